@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Test the backend: run.py [operations] [clients] [failures], all by default.
+"""Test the backend: run.py [operations] [clients] [failures] [hetero], all by
+default.
 
 Prints a line for each case and, last, how many passed. The status is 0 if all
 did. LIBDICOMM_FILE says which libdicomm is tested.
@@ -75,7 +76,14 @@ def failures():
     each(failures, "failure")
 
 
-PARTS = {"operations": operations, "clients": clients, "failures": failures}
+def hetero():
+    import hetero
+
+    each(hetero, "hetero")
+
+
+PARTS = {"operations": operations, "clients": clients, "failures": failures,
+         "hetero": hetero}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

@@ -61,4 +61,19 @@ for example in torch_ddp torch_pipeline torch_mixed; do
 		echo "ok examples/$example.py: $(grep '^loss after ' "$out/log")"
 	fi
 done
+
+# A plan of unlike pipelines, whose last loss is that of one process.
+if "$folder/bin/torchrun" --standalone --nproc-per-node 4 \
+	"$top/examples/hetero_gpt.py" "$top/examples/plans/degrees.json" \
+	--steps 5 >"$out/log" 2>&1 &&
+	"$python" "$top/examples/hetero_gpt.py" --steps 5 >"$out/alone" &&
+	[ "$(grep -c '^step ' "$out/log")" = 5 ] &&
+	grep -h '^step 4: loss ' "$out/log" "$out/alone" |
+	awk '{ d = $4 - last; last = $4 } END { exit !(d * d < 1e-9) }'; then
+	echo "ok examples/hetero_gpt.py: $(grep '^step 4' "$out/log")"
+else
+	echo "not ok examples/hetero_gpt.py"
+	cat "$out/log"
+	bad=1
+fi
 exit $bad

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Training on unlike devices by a plan of dicomm-plan.
+
+    trainer = hetero.Trainer(hetero.read_plan("plan.json"), layers, loss,
+                             activation=(tokens, hidden))
+    loss = trainer.step(inputs, targets)
+
+docs/hetero.md of libdicomm says how, and what it does not do.
+"""
+
+from .comparison import compare, compare_ranks
+from .failures import StageError
+from .layers import Attention, ColumnLinear, FeedForward, RowLinear, build_all
+from .plan import Plan, PlanError, read_plan
+from .trainer import Trainer
+
+__all__ = [
+    "Attention", "ColumnLinear", "FeedForward", "Plan", "PlanError",
+    "RowLinear", "StageError", "Trainer", "build_all", "compare",
+    "compare_ranks", "read_plan"]

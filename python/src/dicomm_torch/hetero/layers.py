@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layers that the ranks of a stage hold together (tensor parallelism).
+
+A layer is made whole, and then split() leaves what this rank holds of it. So
+its first parameters do not depend on the degree. Parts may be uneven: three
+ranks can share four heads.
+"""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+
+def extents(units, parts):
+    """So many units as even as it goes: a list of the length parts."""
+    return [units // parts + (part < units % parts) for part in range(parts)]
+
+
+class Team:
+    """The ranks that hold a stage together: this one's place among them, and
+    their process group (None for a team of one, or where nothing runs)."""
+
+    def __init__(self, size=1, place=0, group=None):
+        self.size = size
+        self.place = place
+        self.group = group
+
+
+ALONE = Team()
+
+
+class _Enter(torch.autograd.Function):
+    """What all have goes into parts: the gradients of the parts add up."""
+
+    @staticmethod
+    def forward(ctx, x, team):
+        ctx.team = team
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad, group=ctx.team.group)
+        return grad, None
+
+
+class _Leave(torch.autograd.Function):
+    """Terms of a sum come out of parts: all get the sum."""
+
+    @staticmethod
+    def forward(ctx, x, team):
+        x = x.contiguous().clone()
+        dist.all_reduce(x, group=team.group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class _Join(torch.autograd.Function):
+    """Parts of the last axis: all get all of it."""
+
+    @staticmethod
+    def forward(ctx, x, team, parts):
+        ctx.at = sum(parts[:team.place])
+        ctx.length = parts[team.place]
+        every = [x.new_empty((*x.shape[:-1], part)) for part in parts]
+        dist.all_gather(every, x.contiguous(), group=team.group)
+        return torch.cat(every, -1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.narrow(-1, ctx.at, ctx.length).contiguous(), None, None
+
+
+class Split:
+    """How a team holds a parameter: extents of its parts along an axis."""
+
+    def __init__(self, axis, parts):
+        self.axis = axis
+        self.parts = parts
+
+    def interval(self, place):
+        low = sum(self.parts[:place])
+        return low, low + self.parts[place]
+
+
+def _keep_part(module, name, axis, parts, team):
+    """Leave of a parameter the part of this rank."""
+    whole = getattr(module, name)
+    split = Split(axis, parts)
+    low, high = split.interval(team.place)
+    part = nn.Parameter(
+        whole.detach().narrow(axis, low, high - low).clone(
+            memory_format=torch.contiguous_format),
+        requires_grad=whole.requires_grad)
+    part.dicomm_split = split
+    setattr(module, name, part)
+
+
+class _Parallel(nn.Module):
+    def __init__(self, features_in, features_out, bias, unit, divided, what):
+        super().__init__()
+        if unit < 1 or divided % unit:
+            raise ValueError(f"unit {unit}: wanted a divisor of {what},"
+                             f" {divided}")
+        whole = nn.Linear(features_in, features_out, bias)
+        self.weight = whole.weight
+        self.bias = whole.bias
+        self.unit = unit
+        self.units = divided // unit
+        self.team = ALONE
+
+    def _parts(self, team):
+        if team.size > self.units:
+            raise ValueError(f"{self.units} parts of {self.unit} cannot be"
+                             f" shared by {team.size} ranks")
+        return [self.unit * n for n in extents(self.units, team.size)]
+
+
+class ColumnLinear(_Parallel):
+    """A linear layer of which each rank of the team has some outputs.
+
+    They are shared in whole units (say, of a head). All ranks give the same
+    input. Each gets its outputs, or with gather=True all of them.
+    """
+
+    def __init__(self, features_in, features_out, bias=True, unit=1,
+                 gather=False):
+        super().__init__(features_in, features_out, bias, unit, features_out,
+                         "features_out")
+        self.gather = gather
+        self.parts = [features_out]
+
+    def split(self, team):
+        self.team = team
+        self.parts = self._parts(team)
+        _keep_part(self, "weight", 0, self.parts, team)
+        if self.bias is not None:
+            _keep_part(self, "bias", 0, self.parts, team)
+
+    def forward(self, x):
+        if self.team.size > 1:
+            x = _Enter.apply(x, self.team)
+        x = F.linear(x, self.weight, self.bias)
+        if self.gather and self.team.size > 1:
+            x = _Join.apply(x, self.team, self.parts)
+        return x
+
+
+class RowLinear(_Parallel):
+    """A linear layer of which each rank of the team has some inputs, in whole
+    units: those that a ColumnLinear of as many units gives. All ranks get the
+    same output. The bias is held by all."""
+
+    def __init__(self, features_in, features_out, bias=True, unit=1):
+        super().__init__(features_in, features_out, bias, unit, features_in,
+                         "features_in")
+
+    def split(self, team):
+        self.team = team
+        _keep_part(self, "weight", 1, self._parts(team), team)
+
+    def forward(self, x):
+        x = F.linear(x, self.weight)
+        if self.team.size > 1:
+            x = _Leave.apply(x, self.team)
+        return x if self.bias is None else x + self.bias
+
+
+class Attention(nn.Module):
+    """Causal attention of which each rank of the team has some heads."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        if hidden % heads:
+            raise ValueError(f"hidden {hidden}: wanted a multiple of the"
+                             f" {heads} heads")
+        self.width = hidden // heads
+        # Of each head: query, key and value, so that heads stay whole.
+        self.into = ColumnLinear(hidden, 3 * hidden, unit=3 * self.width)
+        self.out = RowLinear(hidden, hidden, unit=self.width)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q, k, v = self.into(x).view(
+            batch, length, -1, 3, self.width).permute(3, 0, 2, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(batch, length, -1))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers, of which each rank of the team has a part."""
+
+    def __init__(self, hidden, inner):
+        super().__init__()
+        self.into = ColumnLinear(hidden, inner)
+        self.out = RowLinear(inner, hidden)
+
+    def forward(self, x):
+        return self.out(F.gelu(self.into(x)))
+
+
+def split(layer, team):
+    """Leave of a whole layer what one rank of a team holds."""
+    if team.size > 1:
+        for module in layer.modules():
+            if isinstance(module, _Parallel):
+                module.split(team)
+    return layer
+
+
+def build(factory, seed, number, device="cpu"):
+    """Make layer `number` by its factory, whole, as it is in every plan."""
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(seed * 1000003 + number)
+        return factory()
+
+
+def build_all(factories, seed=0):
+    """All layers, whole, in one module: what one process would train."""
+    return nn.Sequential(*[build(factory, seed, number)
+                           for number, factory in enumerate(factories)])
+
+
+class Held:
+    """A parameter as some team holds it. shape is that of the whole."""
+
+    def __init__(self, name, parameter):
+        self.name = name
+        self.split = getattr(parameter, "dicomm_split", None)
+        self.shape = list(parameter.shape)
+        self.dtype = parameter.dtype
+        if self.split:
+            self.shape[self.split.axis] = sum(self.split.parts)
+
+    def box(self, place):
+        """(lo, hi) of what a rank of the team has."""
+        lo, hi = [0] * len(self.shape), list(self.shape)
+        if self.split:
+            axis = self.split.axis
+            lo[axis], hi[axis] = self.split.interval(place)
+        return lo, hi
+
+
+def held_by(factory, number, degree):
+    """What a team of a degree holds of a layer, without making it."""
+    layer = split(build(factory, 0, number, "meta"), Team(degree))
+    return [Held(f"{number}.{name}", parameter)
+            for name, parameter in layer.named_parameters()
+            if parameter.requires_grad]

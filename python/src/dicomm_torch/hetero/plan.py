@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A plan: which ranks compute which layers, on which part of the batch.
+
+The file is that of `dicomm-plan search -o` (docs/planner.md, "Files").
+"""
+
+import dataclasses
+import json
+import typing
+
+SCHEDULES = ("1f1b", "gpipe")
+
+
+class PlanError(ValueError):
+    """A plan that makes no sense; the text names file, place and value."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StagePlan:
+    """Ranks that hold the layers first to last of one pipeline together; the
+    tensor-parallel degree is their number."""
+
+    ranks: typing.Tuple[int, ...]
+    first: int
+    last: int
+    recompute: bool = False
+
+    @property
+    def degree(self):
+        return len(self.ranks)
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelinePlan:
+    """Stages that hold all layers together; micro_batch is in sequences."""
+
+    stages: typing.Tuple[StagePlan, ...]
+    micro_batch: int
+    micro_batches: int
+
+    @property
+    def sequences(self):
+        return self.micro_batch * self.micro_batches
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """All pipelines. global_batch is in sequences, of `sequence` tokens; zero
+    is the stage of ZeRO, 0 for none."""
+
+    pipelines: typing.Tuple[PipelinePlan, ...]
+    schedule: str
+    global_batch: int
+    sequence: int
+    zero: int
+    file: str
+
+    @property
+    def layers(self):
+        return self.pipelines[0].stages[-1].last + 1
+
+    def first_sequence(self, pipeline):
+        """Where the part of a pipeline begins in the global batch."""
+        return sum(p.sequences for p in self.pipelines[:pipeline])
+
+    def weight(self, pipeline):
+        """The part of the global batch that a pipeline has. All sequences
+        are equally long, so it is that of the tokens."""
+        return self.pipelines[pipeline].sequences / self.global_batch
+
+    def find(self, rank):
+        """(pipeline, stage) of a rank; (None, None) if it has no part."""
+        for p, pipeline in enumerate(self.pipelines):
+            for s, stage in enumerate(pipeline.stages):
+                if rank in stage.ranks:
+                    return p, s
+        return None, None
+
+
+class _Reader:
+    """Takes values out of the JSON of one file, or says what is wrong."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def fail(self, where, value, wanted):
+        raise PlanError(f"{self.file}: {where}: {value!r}: wanted {wanted}")
+
+    def get(self, table, key, where, default=None):
+        path = f"{where}.{key}" if where else key
+        if not isinstance(table, dict):
+            self.fail(where or "the file", table, "an object")
+        if key not in table and default is not None:
+            return default, path
+        if key not in table:
+            raise PlanError(f"{self.file}: {path}: missing")
+        return table[key], path
+
+    def integer(self, value, path, least):
+        if type(value) is not int or value < least:
+            self.fail(path, value, f"an integer from {least} on")
+        return value
+
+    def number(self, table, key, where, least, default=None):
+        value, path = self.get(table, key, where, default)
+        return self.integer(value, path, least)
+
+    def items(self, table, key, where):
+        value, path = self.get(table, key, where)
+        if not isinstance(value, list) or not value:
+            self.fail(path, value, "a list that is not empty")
+        return value, path
+
+    def stage(self, table, where, next_layer):
+        ranks, path = self.items(table, "ranks", where)
+        for i, rank in enumerate(ranks):
+            self.integer(rank, f"{path}[{i}]", 0)
+        degree = self.number(table, "tp", where, 1, len(ranks))
+        if degree != len(ranks):
+            self.fail(f"{where}.tp", degree, f"{len(ranks)}, the ranks")
+        layers, path = self.items(table, "layers", where)
+        if len(layers) != 2:
+            self.fail(path, layers, "the first layer and the last one")
+        first = self.integer(layers[0], f"{path}[0]", 0)
+        last = self.integer(layers[1], f"{path}[1]", first)
+        if first != next_layer:
+            self.fail(path, layers, f"{next_layer} first, as the stages"
+                      " before end there")
+        recompute, path = self.get(table, "recompute", where, False)
+        if not isinstance(recompute, bool):
+            self.fail(path, recompute, "true or false")
+        return StagePlan(tuple(ranks), first, last, recompute)
+
+    def pipeline(self, table, where):
+        stages, layer = [], 0
+        items, path = self.items(table, "stages", where)
+        for i, item in enumerate(items):
+            stages.append(self.stage(item, f"{path}[{i}]", layer))
+            layer = stages[-1].last + 1
+        return PipelinePlan(
+            tuple(stages), self.number(table, "micro_batch", where, 1),
+            self.number(table, "micro_batches", where, 1))
+
+    def plan(self, table):
+        items, path = self.items(table, "pipelines", "")
+        pipelines, used = [], {}
+        for i, item in enumerate(items):
+            pipelines.append(self.pipeline(item, f"{path}[{i}]"))
+            for s, stage in enumerate(pipelines[-1].stages):
+                for r, rank in enumerate(stage.ranks):
+                    here = f"{path}[{i}].stages[{s}].ranks[{r}]"
+                    if rank in used:
+                        self.fail(here, rank, "a rank that is not used twice"
+                                  f" ({used[rank]})")
+                    used[rank] = here
+            last, of_first = (pipelines[n].stages[-1].last for n in (-1, 0))
+            if last != of_first:
+                self.fail(f"{path}[{i}].stages", last,
+                          f"{of_first} as the last layer, as in pipeline 0")
+        schedule, where = self.get(table, "schedule", "", "1f1b")
+        if schedule not in SCHEDULES:
+            self.fail(where, schedule, " or ".join(SCHEDULES))
+        batch = self.number(table, "global_batch", "", 1)
+        whole = sum(pipeline.sequences for pipeline in pipelines)
+        if batch != whole:
+            self.fail("global_batch", batch, f"{whole}, the micro_batch times"
+                      " micro_batches of all pipelines")
+        return Plan(
+            tuple(pipelines), schedule, batch,
+            self.number(table, "sequence", "", 1),
+            self.number(table, "zero", "", 0, 0), self.file)
+
+
+def read_plan(file):
+    """Read a plan. Raises PlanError, or OSError if there is no such file."""
+    with open(file) as text:
+        try:
+            table = json.load(text)
+        except ValueError as error:
+            raise PlanError(f"{file}: no JSON: {error}") from None
+    return _Reader(str(file)).plan(table)
+
+
+def check_plan(plan, layers, ranks):
+    """Does a plan fit so many layers and ranks? Raises PlanError."""
+    reader = _Reader(plan.file)
+    if plan.layers != layers:
+        reader.fail("pipelines[0].stages", plan.layers,
+                    f"{layers} layers, those of the model")
+    for p, pipeline in enumerate(plan.pipelines):
+        for s, stage in enumerate(pipeline.stages):
+            for r, rank in enumerate(stage.ranks):
+                if rank >= ranks:
+                    reader.fail(
+                        f"pipelines[{p}].stages[{s}].ranks[{r}]", rank,
+                        f"a rank below {ranks}, those of the group")
+    if plan.zero:
+        reader.fail("zero", plan.zero, "0: this trainer keeps the state of"
+                    " the optimizer whole")

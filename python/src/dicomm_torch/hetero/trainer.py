@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Trains the layers that a plan gives this rank."""
+
+import hashlib
+import itertools
+
+import torch
+import torch.distributed as dist
+from torch.utils.checkpoint import checkpoint
+
+from .._communicator import Communicator
+from . import channels, schedule
+from .failures import Inquest
+from .layers import ALONE, Team, build, held_by, split
+from .plan import check_plan
+from .redistribution import Moved, Redistribution
+
+_numbers = itertools.count()
+
+
+class Trainer:
+    """This rank's stage of a plan.
+
+    layers is a list of functions, each of which makes a whole layer: a module
+    of one tensor that gives one. What it has of ColumnLinear and RowLinear is
+    shared by the ranks of its stage. loss(output, targets) is the mean over a
+    micro-batch, whose sequences are equally long. activation is the shape of
+    what goes from layer to layer, of one sequence; dtype its type.
+
+    weights is "tokens" for the mean over the global batch, or "equal" for the
+    mean over the means of the pipelines, which is something else where their
+    parts of the batch differ. ahead is described in schedule.passes(). way is
+    one of the library's redistribution. grace_s: see failures.Inquest.
+
+    All ranks of the group (the default one, of the backend "dicomm") make it
+    and call its methods together, from one thread. Those that the plan does
+    not use do so, too, and hold nothing.
+    """
+
+    def __init__(self, plan, layers, loss, activation, dtype=torch.float32,
+                 group=None, seed=0, weights="tokens", asynchronous=True,
+                 ahead=0, way="auto", grace_s=5.0):
+        if weights not in ("tokens", "equal"):
+            raise ValueError(f"weights {weights!r}: wanted tokens or equal")
+        if ahead < 0:
+            raise ValueError(f"ahead {ahead}: wanted 0 or more")
+        group = group or dist.group.WORLD
+        self._home = getattr(group, "_communicator", None)
+        if self._home is None:
+            raise ValueError("hetero.Trainer: wanted a group of the backend"
+                             f" dicomm, not {dist.get_backend(group)}")
+        self._rank, self._ranks = self._home.rank, self._home.size
+        check_plan(plan, len(layers), self._ranks)
+        self.plan = plan
+        self._group = group
+        self._loss = loss
+        self._asynchronous = asynchronous
+        self._ahead = ahead
+        self._store = dist.PrefixStore(
+            f"dicomm_hetero/{next(_numbers)}", group.get_group_store())
+        self._inquest = Inquest(
+            self._store, self._rank, self._ranks, self._words, grace_s)
+        self.pipeline, self.stage = plan.find(self._rank)
+        self._weights = [
+            plan.weight(p) if weights == "tokens" else 1 / len(plan.pipelines)
+            for p in range(len(plan.pipelines))]
+        self._make_layers(layers, seed)
+        self._boundaries = channels.Boundaries(
+            plan, self._rank, self._communicator, tuple(activation), dtype,
+            way)
+        channel = self._boundaries.channel
+        self._from_before = channel(channels.FORWARD, False)
+        self._to_next = channel(channels.FORWARD, True)
+        self._from_next = channel(channels.BACKWARD, False)
+        self._to_before = channel(channels.BACKWARD, True)
+        self._plan_parameters(layers)
+        self.align()
+
+    # -- what this rank holds ----------------------------------------------
+
+    def _words(self, rank):
+        p, s = self.plan.find(rank)
+        if p is None:
+            return f"rank {rank} (not in the plan)"
+        return f"rank {rank} (pipeline {p}, stage {s})"
+
+    def _communicator(self, name):
+        return Communicator(
+            dist.PrefixStore(name, self._store), self._rank, self._ranks,
+            self._home.timeout, f"{self._home.name}/{name}",
+            self._home.device)
+
+    def _make_layers(self, factories, seed):
+        self.layers = torch.nn.ModuleDict()
+        self._team = ALONE
+        for p, pipeline in enumerate(self.plan.pipelines):
+            for s, stage in enumerate(pipeline.stages):
+                if self._rank not in stage.ranks or stage.degree == 1:
+                    continue
+                if self._group is not dist.group.WORLD:
+                    raise NotImplementedError(
+                        f"pipelines[{p}].stages[{s}].tp: {stage.degree}:"
+                        " teams are of the default group only")
+                self._team = Team(
+                    stage.degree, stage.ranks.index(self._rank),
+                    dist.new_group(list(stage.ranks),
+                                   use_local_synchronization=True))
+        if self.pipeline is None:
+            return
+        mine = self._stage_plan()
+        for number in range(mine.first, mine.last + 1):
+            layer = split(build(factories[number], seed, number), self._team)
+            self.layers[str(number)] = layer.to(self._home.place)
+
+    def _stage_plan(self):
+        return self.plan.pipelines[self.pipeline].stages[self.stage]
+
+    def parameters(self):
+        """What the optimizer of this rank is to update."""
+        return list(self.layers.parameters())
+
+    def named_parameters(self):
+        """(name, parameter): the number of the layer, a dot, its name there;
+        the parameter is what this rank holds of it."""
+        return list(self.layers.named_parameters())
+
+    def _plan_parameters(self, factories):
+        """One redistribution that sums the gradients of all parameters, and
+        one that gives all copies the values of pipeline 0."""
+        gradients, values, self._held = [], [], []
+        known = {}
+        mine = dict(self.named_parameters())
+        for number, factory in enumerate(factories):
+            homes = []  # (pipeline, its ranks, what they hold)
+            for p, pipeline in enumerate(self.plan.pipelines):
+                stage = next(stage for stage in pipeline.stages
+                             if stage.first <= number <= stage.last)
+                if (number, stage.degree) not in known:
+                    known[number, stage.degree] = held_by(
+                        factory, number, stage.degree)
+                homes.append((p, stage.ranks, known[number, stage.degree]))
+            for i, held in enumerate(homes[0][2]):
+                boxes = [(rank, p, *of[i].box(place))
+                         for p, ranks, of in homes
+                         for place, rank in enumerate(ranks)]
+                if len(boxes) < 2:
+                    continue
+                first = [box for box in boxes if box[1] == 0]
+                if not held.split:  # one rank is enough to get it from
+                    first = first[:1]
+                values.append(Moved(
+                    f"value of {held.name}", held.dtype, held.shape,
+                    self._own(first), self._own(boxes)))
+                gradients.append(Moved(
+                    f"gradient of {held.name}", held.dtype, held.shape,
+                    self._own(first if len(homes) == 1 else boxes),
+                    self._own(boxes),
+                    self._weights if len(homes) > 1 else None))
+                self._held.append(mine.get(held.name))
+        self._copies = [known[key] for key in sorted(known)]
+        self._sum = self._align = None
+        if gradients:
+            self._sum = Redistribution(self._home, gradients, own=True)
+            self._align = Redistribution(self._home, values, own=True)
+
+    def _own(self, boxes):
+        return [box for box in boxes if box[0] == self._rank]
+
+    def _redistribute(self, plan, tensors, sources=None):
+        if plan is None:
+            return
+        at = [t if t is None else t.data_ptr() for t in tensors]
+        plan.run(at, at)
+        if not self._home.on_host:
+            result = self._home.synchronize()
+            if result:
+                raise self._home.error(result, "redistribute")
+
+    def align(self):
+        """Give all copies of each parameter the values of pipeline 0."""
+        self._guard(self._redistribute, self._align,
+                    [p if p is None else p.data for p in self._held])
+
+    # -- a step --------------------------------------------------------------
+
+    def step(self, inputs, targets):
+        """Forward and backward passes of a global batch, whose sequences are
+        along the first axis; all ranks pass the same, but inputs may be None
+        where there is no first stage, and targets where there is no last one.
+
+        Afterwards each parameter has the gradient of the mean loss over the
+        global batch, equal in all copies. Returns that mean. Raises
+        StageError if a rank failed, after which the trainer is of no use.
+        """
+        return self._guard(self._step, inputs, targets)
+
+    def _guard(self, function, *arguments):
+        try:
+            return function(*arguments)
+        except Exception as error:
+            raise self._inquest.hold(error, self._abort) from error
+
+    def _step(self, inputs, targets):
+        for parameter in self.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(
+                    parameter, memory_format=torch.contiguous_format)
+            else:
+                parameter.grad.zero_()
+        losses = []
+        if self.pipeline is not None:
+            losses = self._passes(inputs, targets)
+        gradients = [p if p is None else p.grad for p in self._held]
+        self._redistribute(self._sum, gradients)
+        return self._mean(losses)
+
+    def _mean(self, losses):
+        mean = torch.zeros(1, dtype=torch.float64)
+        if losses and self._team.place == 0:
+            mean[0] = self.plan.weight(self.pipeline) * sum(
+                loss.double().item() for loss in losses) / len(losses)
+        dist.all_reduce(mean, group=self._group)
+        return mean.item()
+
+    def _part(self, tensor, number, what):
+        """Micro-batch `number` of this pipeline, out of a global batch."""
+        plan, pipeline = self.plan, self.plan.pipelines[self.pipeline]
+        if tensor is None or len(tensor) != plan.global_batch:
+            raise ValueError(
+                f"{what}: wanted {plan.global_batch} sequences on rank"
+                f" {self._rank}, not"
+                f" {'None' if tensor is None else len(tensor)}")
+        at = (plan.first_sequence(self.pipeline)
+              + number * pipeline.micro_batch)
+        return tensor[at:at + pipeline.micro_batch].to(self._home.place)
+
+    def _passes(self, inputs, targets):
+        pipeline = self.plan.pipelines[self.pipeline]
+        m = pipeline.micro_batches
+        order = schedule.passes(
+            self.plan.schedule, self.stage, len(pipeline.stages), m,
+            self._ahead)
+        waiting = {}  # by micro-batch: what came in, and what it became
+        losses = []
+        self._expect(order[0])
+        if self._asynchronous and self._from_next:
+            self._from_next.expect(0)
+        for at, (kind, number) in enumerate(order):
+            if kind == schedule.FORWARD:
+                x = self._input(inputs, number)
+                self._more(self._from_before, number, m)
+                y = self._forward(x)
+                channel, leaves = self._to_next, y.detach()
+                if channel is None:
+                    y = self._loss(y, self._part(targets, number, "targets"))
+                    losses.append(y.detach())
+                    y = y / m
+                waiting[number] = x, y
+            else:
+                x, y = waiting.pop(number)
+                if self._from_next:
+                    grad = self._from_next.take()
+                    self._more(self._from_next, number, m)
+                    y.backward(grad)
+                else:
+                    y.backward()
+                channel = self._to_before
+                leaves = x.grad if channel else None
+            if self._asynchronous:
+                if channel:
+                    channel.put(number, leaves)
+            else:
+                self._exchange(channel, number, leaves,
+                               order[at + 1] if at + 1 < len(order) else None)
+        for channel in self._to_next, self._to_before:
+            if channel:
+                channel.flush()
+        return losses
+
+    def _exchange(self, channel, number, leaves, next_pass):
+        """Send what a pass made and receive what the next one needs, both at
+        once, and wait for both."""
+        if channel:
+            channel.put(number, leaves)
+        expected = self._expect(next_pass) if next_pass else None
+        for channel in channel, expected:
+            if channel:
+                channel.flush()
+
+    def _expect(self, next_pass):
+        """Begin to receive what a pass needs; returns the channel, if any."""
+        kind, number = next_pass
+        channel = (self._from_before if kind == schedule.FORWARD
+                   else self._from_next)
+        if channel:
+            channel.expect(number)
+        return channel
+
+    def _more(self, channel, number, micro_batches):
+        """Begin to receive the next one, while this one is computed with."""
+        if channel and self._asynchronous and number + 1 < micro_batches:
+            channel.expect(number + 1)
+
+    def _input(self, inputs, number):
+        if self._from_before is None:
+            return self._part(inputs, number, "inputs")
+        x = self._from_before.take()
+        return x.requires_grad_() if x.is_floating_point() else x
+
+    def _forward(self, x):
+        recompute = self._stage_plan().recompute
+        for layer in self.layers.values():
+            x = (checkpoint(layer, x, use_reentrant=False) if recompute
+                 else layer(x))
+        return x
+
+    # -- looking at it -------------------------------------------------------
+
+    def unequal_copies(self):
+        """Names of parameters of which two ranks hold unlike bits of the same
+        elements; [] if all copies are equal. For tests, and for doubts."""
+        return self._guard(self._unequal_copies)
+
+    def _unequal_copies(self):
+        cuts = {}
+        for held in itertools.chain.from_iterable(self._copies):
+            known = cuts.setdefault(held.name, set())
+            if held.split:
+                for place in range(len(held.split.parts)):
+                    known.update(held.split.interval(place))
+        mine = {}
+        for name, parameter in self.named_parameters():
+            values = parameter.detach().cpu()
+            of = getattr(parameter, "dicomm_split", None)
+            at = sorted(cuts.get(name, ()))
+            if not at:
+                pieces = {(0, 0): values}
+            else:
+                axis, low = self._axis_of(name), 0
+                if of:
+                    low = of.interval(self._team.place)[0]
+                high = low + values.shape[axis]
+                pieces = {
+                    (a, b): values.narrow(axis, a - low, b - a)
+                    for a, b in zip(at, at[1:]) if low <= a and b <= high}
+            for interval, piece in pieces.items():
+                mine[name, interval] = hashlib.sha256(
+                    piece.contiguous().view(torch.uint8).numpy().tobytes()
+                ).hexdigest()
+        every = [None] * self._ranks
+        dist.all_gather_object(every, mine, group=self._group)
+        first, unequal = {}, set()
+        for of_rank in every:
+            for key, digest in of_rank.items():
+                if first.setdefault(key, digest) != digest:
+                    unequal.add(key[0])
+        return sorted(unequal)
+
+    def _axis_of(self, name):
+        return next(held.split.axis
+                    for held in itertools.chain.from_iterable(self._copies)
+                    if held.name == name and held.split)
+
+    def explain(self):
+        """Which ways activations and gradients take, for people."""
+        return self._boundaries.explain() + (
+            self._sum.explain() if self._sum else "")
+
+    # -- the end -------------------------------------------------------------
+
+    def _abort(self):
+        for communicator in (*self._boundaries.communicators, self._home):
+            communicator.abort()
+        team = getattr(self._team.group, "_communicator", None)
+        if team:
+            team.abort()
+
+    def close(self):
+        """End what the trainer has made, before the end of the group. Also
+        after a failure."""
+        for plan in self._sum, self._align:
+            if plan:
+                plan.close()
+        self._boundaries.close()

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plans of unlike pipelines train as one process does; failures are named;
+modules are compared.
+
+DICOMM_TEST_HETERO_STEPS is how many steps are trained, 8 by default.
+"""
+
+import atexit
+import datetime
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import ranks
+from dicomm_torch import hetero
+
+CASES = []
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+PLANS = TOP / "examples" / "plans"
+STEPS = int(os.environ.get("DICOMM_TEST_HETERO_STEPS", 8))
+RELATIVE = 1e-5
+BOUND_S = 45  # for what takes 7 s on a machine that is not busy
+
+_spec = importlib.util.spec_from_file_location(
+    "hetero_gpt", TOP / "examples" / "hetero_gpt.py")
+gpt = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(gpt)
+
+
+def case(function):
+    CASES.append((function.__name__.replace("_", " "), function))
+    return function
+
+
+def text():
+    return gpt.Text(TOP / "LICENSE")
+
+
+def alone(steps):
+    return list(gpt.train_alone(text(), steps))
+
+
+def begin(store, rank, n, seconds=60):
+    dist.init_process_group(
+        "dicomm", store=store, rank=rank, world_size=n,
+        timeout=datetime.timedelta(seconds=seconds))
+
+
+def _train(store, rank, n, plan, steps, options, device_of):
+    if rank in device_of:
+        os.environ["DICOMM_DEVICE"] = device_of[rank]
+    begin(store, rank, n)
+    return list(gpt.train(text(), steps, plan, **options))
+
+
+def trained(plan, steps=None, device_of=(), **options):
+    """Losses of a plan, which all ranks have alike."""
+    n = sum(len(stage.ranks) for p in hetero.read_plan(plan).pipelines
+            for stage in p.stages)
+    every = ranks.values(ranks.run(
+        n, _train, plan, steps or STEPS, options, dict(device_of),
+        seconds=500))
+    assert all(losses == every[0] for losses in every), every
+    return every[0]
+
+
+def deviation(losses, reference):
+    assert len(losses) == len(reference) > 0
+    return max(abs(a - b) / abs(b) for a, b in zip(losses, reference))
+
+
+def as_one(plan, steps=None, **options):
+    apart = deviation(trained(plan, steps, **options), alone(steps or STEPS))
+    assert apart < RELATIVE, f"losses differ by {apart:.3g}"
+    return apart
+
+
+def stage(of_ranks, first, last, **more):
+    return {"ranks": of_ranks, "tp": len(of_ranks), "layers": [first, last],
+            **more}
+
+
+def pipeline(micro_batch, micro_batches, *stages):
+    return {"micro_batch": micro_batch, "micro_batches": micro_batches,
+            "stages": list(stages)}
+
+
+def plan_file(*pipelines, **more):
+    """A plan of our own, in a file that the end of this process removes."""
+    with tempfile.NamedTemporaryFile(
+            "w", prefix="dicomm-plan-", suffix=".json", delete=False) as out:
+        json.dump({"version": 1, "sequence": gpt.TOKENS, "schedule": "1f1b",
+                   "global_batch": gpt.BATCH, "pipelines": pipelines, **more},
+                  out)
+    mine = os.getpid()  # ranks are forked, and end before
+
+    def remove():
+        if os.getpid() == mine:
+            os.unlink(out.name)
+
+    atexit.register(remove)
+    return out.name
+
+
+# -- as one process -----------------------------------------------------------
+
+@case
+def unlike_degrees():
+    as_one(PLANS / "degrees.json")
+
+
+@case
+def uneven_batches():
+    as_one(PLANS / "batches.json")
+
+
+@case
+def uneven_layers_and_depths():
+    as_one(PLANS / "layers.json")
+
+
+@case
+def heads_that_a_team_of_three_shares_unevenly():
+    """Between teams of three and two no cut of the layers is the same."""
+    plan = plan_file(
+        pipeline(1, 3, stage([0, 1, 2], 0, 5)),
+        pipeline(5, 1, stage([3, 4], 0, 5, recompute=True)))
+    as_one(plan, 4)
+
+
+@case
+def gpipe_blocking_channels_and_all_ways():
+    options = [("gpipe", {"way": "direct"}),
+               ("gpipe", {"asynchronous": False, "way": "scatter"}),
+               ("1f1b", {"asynchronous": False, "way": "leader"}),
+               ("1f1b", {"ahead": 1, "way": "scatter"})]
+    reference = alone(3)
+    for schedule, more in options:
+        plan = plan_file(
+            pipeline(1, 8, stage([0], 0, 1), stage([2, 1], 2, 3),
+                     stage([3], 4, 5)), schedule=schedule)
+        apart = deviation(trained(plan, 3, **more), reference)
+        assert apart < RELATIVE, f"{schedule} {more}: {apart:.3g}"
+
+
+@case
+def a_rank_that_the_plan_does_not_use():
+    plan = plan_file(pipeline(4, 2, stage([0], 0, 2), stage([1], 3, 5)))
+    every = ranks.values(ranks.run(3, _train, plan, 3, {}, {}, seconds=120))
+    assert every[0] == every[2]
+    apart = deviation(every[2], alone(3))
+    assert apart < RELATIVE, f"{apart:.3g}"
+
+
+@case
+def pipelines_of_equal_weight_train_something_else():
+    losses = trained(PLANS / "batches.json", weights="equal")
+    apart = deviation(losses, alone(STEPS))
+    assert apart > 10 * RELATIVE, f"losses differ by {apart:.3g} only"
+
+
+@case
+def a_rank_on_an_opencl_device():
+    """Its buffers are in memory of the device, PoCL's."""
+    plan = PLANS / "degrees.json"
+    for rank in 1, 2:
+        try:
+            losses = trained(plan, device_of={rank: "opencl:0"})
+        except AssertionError as error:
+            if "no such device" in str(error) or "OpenCL has no" in str(error):
+                print("# no OpenCL device: skipped", flush=True)
+                return
+            raise
+        apart = deviation(losses, alone(STEPS))
+        assert apart < RELATIVE, f"rank {rank}: {apart:.3g}"
+
+
+# -- failures -----------------------------------------------------------------
+
+def _until_it_fails(store, rank, n, plan, culprit, seconds, before):
+    """Train until an exception, which one rank brings about before its third
+    step; returns (kind, text, culprits, seconds that it took)."""
+    begin(store, rank, n, seconds)
+    steps = gpt.train(text(), 1000, plan, grace_s=5)
+    for _ in range(3):
+        next(steps)
+    began = time.monotonic()
+    try:
+        if rank == culprit:
+            before()
+        while True:
+            next(steps)
+    except hetero.StageError as error:
+        return str(error), error.culprits, time.monotonic() - began
+
+
+def _kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _fault():
+    raise KeyError("a fault of the program")
+
+
+def _named(every, culprit, where):
+    for number, rank in enumerate(every):
+        if number == culprit:
+            continue
+        assert rank.status == 0, f"{number}: {rank.status}: {rank.text[-900:]}"
+        words, culprits, took = rank.value
+        assert culprits == [culprit], f"rank {number}: {culprits}: {words}"
+        assert where in words, f"rank {number}: {words}"
+        assert took < BOUND_S, f"rank {number}: {took:.1f} s: {words}"
+
+
+FAILING = [("degrees.json", 4, 2, "rank 2 (pipeline 0, stage 1)"),
+           ("layers.json", 5, 0, "rank 0 (pipeline 0, stage 0)")]
+
+
+@case
+def a_killed_stage_is_named_by_all():
+    for plan, n, culprit, where in FAILING:
+        every = ranks.run(n, _until_it_fails, PLANS / plan, culprit, 60, _kill,
+                          seconds=100)
+        assert every[culprit].status == -signal.SIGKILL
+        _named(every, culprit, where)
+
+
+@case
+def a_stopped_stage_is_named_by_all():
+    for plan, n, culprit, where in FAILING[1:]:
+        def resume(every):
+            end = time.monotonic() + 80
+            others = [rank for rank in every if rank is not every[culprit]]
+            while time.monotonic() < end and not all(
+                    [rank.reap(os.WNOHANG) for rank in others]):
+                time.sleep(0.05)
+            os.kill(every[culprit].pid, signal.SIGCONT)
+
+        every = ranks.run(n, _until_it_fails, PLANS / plan, culprit, 8, _stop,
+                          seconds=100, during=resume)
+        _named(every, culprit, where)
+        # It hears of it, too, when it goes on.
+        assert every[culprit].status == 0, every[culprit].text[-900:]
+        assert every[culprit].value[1] == [culprit], every[culprit].value
+
+
+@case
+def a_rank_that_ends_by_a_fault_is_named_by_all():
+    plan, n, culprit, where = FAILING[0]
+    every = ranks.run(n, _until_it_fails, PLANS / plan, culprit, 60, _fault,
+                      seconds=100)
+    assert every[culprit].status == 1
+    _named(every, culprit, where)
+
+
+def _bad_batch(store, rank, n, plan, culprit):
+    begin(store, rank, n)
+    inputs, targets = text().batch(0)
+    began = time.monotonic()
+    try:
+        trainer = hetero.Trainer(
+            hetero.read_plan(plan), gpt.layers(len(text().characters)),
+            gpt.loss_of, (gpt.TOKENS, gpt.HIDDEN), grace_s=30)
+        trainer.step(inputs[:3] if rank == culprit else inputs, targets)
+    except hetero.StageError as error:
+        return str(error), error.culprits, time.monotonic() - began
+
+
+@case
+def a_wrong_batch_is_told_to_all():
+    plan, n, culprit, where = FAILING[1]
+    every = ranks.run(n, _bad_batch, PLANS / plan, culprit, seconds=100)
+    _named(every, culprit, where)
+    for rank in every:
+        assert "wanted 8 sequences on rank 0, not 3" in rank.value[0]
+
+
+# -- plans --------------------------------------------------------------------
+
+@case
+def a_wrong_plan_is_refused_by_place_and_value():
+    good = json.loads((PLANS / "degrees.json").read_text())
+
+    def changed(change):
+        plan = json.loads(json.dumps(good))
+        change(plan)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as out:
+            json.dump(plan, out)
+            out.flush()
+            try:
+                hetero.plan.check_plan(hetero.read_plan(out.name), 6, 4)
+            except hetero.PlanError as error:
+                text = str(error)
+                assert text.startswith(out.name), text
+                return text
+        raise AssertionError("it is taken")
+
+    def stages(plan):
+        return plan["pipelines"][0]["stages"]
+
+    for change, words in (
+            (lambda p: stages(p)[1].update(layers=[2, 5]),
+             "pipelines[0].stages[1].layers: [2, 5]: wanted 3 first"),
+            (lambda p: stages(p)[0].update(tp=3),
+             "pipelines[0].stages[0].tp: 3: wanted 2"),
+            (lambda p: stages(p)[1].update(ranks=[0]),
+             "pipelines[0].stages[1].ranks[0]: 0: wanted a rank that is not"),
+            (lambda p: stages(p)[1].update(ranks=[4]),
+             "pipelines[0].stages[1].ranks[0]: 4: wanted a rank below 4"),
+            (lambda p: stages(p)[1].pop("ranks"),
+             "pipelines[0].stages[1].ranks: missing"),
+            (lambda p: stages(p)[1].update(layers=[3, 4]),
+             "pipelines[1].stages: 5: wanted 4"),
+            (lambda p: p["pipelines"][1].update(micro_batch=0),
+             "pipelines[1].micro_batch: 0: wanted an integer from 1 on"),
+            (lambda p: p["pipelines"][1].update(micro_batches=3),
+             "global_batch: 8: wanted 10"),
+            (lambda p: p.update(schedule="zero-bubble"),
+             "schedule: 'zero-bubble': wanted 1f1b or gpipe"),
+            (lambda p: p.update(zero=2), "zero: 2: wanted 0"),
+            (lambda p: p.update(pipelines=[]), "pipelines: []: wanted")):
+        told = changed(change)
+        assert words in told, f"{told!r} lacks {words!r}"
+
+
+# -- comparison ---------------------------------------------------------------
+
+class _Wrong(hetero.RowLinear):
+    """A device that multiplies a little wrong."""
+
+    def forward(self, x):
+        return super().forward(x) * 1.0005
+
+
+def _model():
+    return hetero.build_all(gpt.layers(60))
+
+
+def _tokens():
+    return torch.randint(60, (2, gpt.TOKENS),
+                         generator=torch.Generator().manual_seed(1))
+
+
+@case
+def a_module_on_the_host_is_like_itself_in_float64():
+    report = hetero.compare(_model(), _tokens())
+    assert report.passed, str(report)[:900]
+    assert {d.what.rstrip("0123456789 ") for d in report} >= {
+        "output", "gradient of input", "gradient of weight"}
+    assert {"2.attention.into", "5.out", "0.character", ""} <= {
+        d.module for d in report}
+
+
+@case
+def the_module_that_computes_wrong_comes_first():
+    model = _model()
+    wrong = hetero.build_all(gpt.layers(60))
+    wrong[2].feed_forward.out.__class__ = _Wrong
+    report = hetero.compare(model, _tokens(), against=wrong)
+    assert not report.passed
+    assert report[0].module == "2.feed_forward.out", str(report)[:900]
+    inside = [d for d in report if not d.passed and not d.inherited]
+    assert {d.module for d in inside} == {"2.feed_forward.out"}, str(report)
+
+
+@case
+def narrow_types_have_their_own_tolerance():
+    linear = nn.Linear(16, 16)
+    x = torch.randn(4, 16)
+    for dtype, tolerance in ((torch.bfloat16, 1e-3), (torch.float16, 1e-4),
+                             (torch.float64, 1e-8)):
+        report = hetero.compare(linear, x, dtype=dtype)
+        assert all(d.tolerance == tolerance for d in report)
+        assert hetero.compare(linear, x, dtype=dtype, tolerance=0.1).passed
+    assert hetero.compare(linear, x, dtype=torch.float64).passed
+
+
+def _ranks_alike(store, rank, n):
+    begin(store, rank, n)
+    torch.manual_seed(rank)  # each has another model; that of rank 1 counts
+    model = nn.Sequential(nn.Linear(8, 8), nn.GELU(), hetero.RowLinear(8, 4))
+    if rank == 2:
+        model[2].__class__ = _Wrong
+    reports = hetero.compare_ranks(model, torch.randn(3, 8), reference=1)
+    dist.destroy_process_group()
+    return {other: (report.passed, report[0].module)
+            for other, report in reports.items()}
+
+
+@case
+def ranks_are_compared_with_one_of_them():
+    every = ranks.values(ranks.run(3, _ranks_alike))
+    for found in every:
+        assert found[0][0] and found.keys() == {0, 2}, found
+        assert found[2] == (False, "2"), found
