@@ -242,9 +242,9 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 	/* Until all ranks are connected, the text itself names the ranks
 	 * concerned. */
 	if (comm->control)
-		snprintf(text, sizeof(text), "rank %d (%s) could not join: %.450s",
-			 comm->rank, control_where(comm->control, comm->rank),
-			 why);
+		snprintf(text, sizeof(text),
+			 "rank %d (%s) could not join: %.450s", comm->rank,
+			 control_where(comm->control, comm->rank), why);
 	else
 		snprintf(text, sizeof(text), "%s", why);
 	raise_text(comm, status, comm->rank, true, LOGGED, text);
