@@ -174,21 +174,37 @@ static int who_left(struct dicomm_comm *comm, int peer)
 	return -1;
 }
 
-dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
-			  int peer)
+/* Returns true if a failure of this status may be the consequence of a
+ * death. */
+static bool may_follow_death(dicomm_result_t status)
+{
+	return status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_SYSTEM ||
+	       status == DICOMM_ERR_NO_PATH;
+}
+
+/* Waits until a fault was raised, or the peer (-1: any rank) has left, for at
+ * most NEWS_MS. Returns the rank that has left, or -1. */
+static int await_news(struct dicomm_comm *comm, dicomm_result_t status,
+		      int peer)
 {
 	const struct timespec pause = {0, 1000000};
 	uint64_t end = clock_ms() + NEWS_MS;
-	char text[sizeof(comm->fault.text)];
 	int left = -1;
 
-	snprintf(text, sizeof(text), "%s", log_last_error());
-	if (status != DICOMM_ERR_REMOTE && status != DICOMM_ERR_SYSTEM &&
-	    status != DICOMM_ERR_NO_PATH)
-		end = 0;
-	while (!fault_is(comm) && clock_ms() < end &&
-	       (left = who_left(comm, peer)) < 0)
+	while (may_follow_death(status) && !fault_is(comm) &&
+	       clock_ms() < end && (left = who_left(comm, peer)) < 0)
 		nanosleep(&pause, NULL);
+	return left;
+}
+
+dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
+			  int peer)
+{
+	char text[sizeof(comm->fault.text)];
+	int left;
+
+	snprintf(text, sizeof(text), "%s", log_last_error());
+	left = await_news(comm, status, peer);
 	if (fault_is(comm))
 		return fault_report(comm);
 	if (left >= 0)
@@ -200,20 +216,35 @@ dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 	return raise_text(comm, status, comm->rank, true, LOGGED, text);
 }
 
+/* Has this rank opened one? */
+static bool has_transport(const struct dicomm_comm *comm)
+{
+	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+		if (atomic_load(&comm->transports[i].device))
+			return true;
+	return false;
+}
+
 dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 {
-	const char *why = log_last_error();
-	char text[sizeof(comm->fault.text)];
+	char text[sizeof(comm->fault.text)], why[sizeof(text)];
 
+	snprintf(why, sizeof(why), "%s", log_last_error());
+	/* Neighbours close their connections because of a death, too: name
+	 * the rank that died rather than the neighbour. Who has opened no
+	 * transport is not cut off by anybody. */
+	if (comm->control && has_transport(comm))
+		await_news(comm, status, -1);
 	/* A fault stops transports, which then say no more than that. */
-	if (status == DICOMM_ERR_ABORTED && fault_is(comm))
+	if (fault_is(comm) &&
+	    (status == DICOMM_ERR_ABORTED || may_follow_death(status)))
 		return fault_report(comm);
 	/* Until all ranks are connected, the text itself names the ranks
 	 * concerned. */
 	if (comm->control)
-		snprintf(text, sizeof(text), "rank %d (%s) could not join: %s",
-			 comm->rank, control_where(comm->control, comm->rank),
-			 why);
+		snprintf(text, sizeof(text),
+			 "rank %d (%s) could not join: %.450s", comm->rank,
+			 control_where(comm->control, comm->rank), why);
 	else
 		snprintf(text, sizeof(text), "%s", why);
 	raise_text(comm, status, comm->rank, true, LOGGED, text);

@@ -31,7 +31,8 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
 /* Raises the fault that this rank's initialization failed with `status`, for
  * the reason that was logged last. Tells the other ranks, which may be waiting
  * for this one. Returns the status to end with: another fault's, if that is
- * what aborted the initialization. */
+ * what aborted the initialization, or may be why it failed; this waits up to
+ * half a second for the news of a death. */
 dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
 /* This rank noticed the failure that was just logged. If it concerns a peer
  * (-1: it is not known which), that peer may have died, and the news of its

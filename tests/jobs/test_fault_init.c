@@ -530,7 +530,7 @@ START_TEST(an_init_under_way_is_ended)
 END_TEST
 
 /* A rank is held up once all have met, or fails. */
-static _Atomic bool is_late, is_poor, is_hubless;
+static _Atomic bool is_late, is_poor, is_hubless, is_cut, is_dying;
 static struct word *late_word;
 
 dicomm_result_t __real_hub_open(const struct rank_info *self,
@@ -548,6 +548,25 @@ dicomm_result_t __wrap_hub_open(const struct rank_info *self,
 	return __real_hub_open(self, key, address, out);
 }
 
+/* Both are past what they have to do before they hear of each other. */
+static void die_when_another_is_there(void)
+{
+	struct word *w = job_board();
+
+	wait_for(&w->made, "the rank that is cut off");
+	atomic_store(&w->go, true);
+	kill(getpid(), SIGKILL);
+}
+
+static dicomm_result_t be_cut_off_by_death(void)
+{
+	struct word *w = job_board();
+
+	atomic_store(&w->made, true);
+	wait_for(&w->go, "the death");
+	return FAIL(DICOMM_ERR_NO_PATH, "tcp: rank 1: it has closed its side");
+}
+
 dicomm_result_t __real_recovery_open(struct recovery **out,
 				     const uint8_t key[AUTH_KEY], int rank,
 				     char text[SOCK_TEXT]);
@@ -560,6 +579,10 @@ dicomm_result_t __wrap_recovery_open(struct recovery **out,
 {
 	if (atomic_load(&is_late))
 		wait_for(&late_word->go, "the end of the others");
+	if (atomic_load(&is_dying))
+		die_when_another_is_there();
+	if (atomic_load(&is_cut))
+		return be_cut_off_by_death();
 	if (atomic_load(&is_poor))
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "no memory for a recovery socket");
@@ -783,6 +806,38 @@ START_TEST(who_fails_after_the_meeting_tells)
 }
 END_TEST
 
+/* ---- who is cut off by a death ---- */
+
+/* Rank 2 dies. Rank 0 first notices that rank 1 has closed its connection,
+ * which is a consequence. */
+static void be_cut_off(struct job_rank *me)
+{
+	struct word *w = job_board();
+	dicomm_unique_id_t id = job_id();
+	dicomm_result_t status;
+	const char *text;
+
+	atomic_store(&is_cut, me->rank == 0);
+	atomic_store(&is_dying, me->rank == 2);
+	status = init(me, me->ranks, &id, me->rank);
+	text = dicomm_get_last_error(NULL);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE && strstr(text, "rank 2") &&
+			  !strstr(text, "closed its side"),
+		  "status %d, \"%s\"", (int)status, text);
+	wait_for_survivors(w, me->ranks - 1);
+}
+
+START_TEST(the_dead_are_named_and_not_those_they_cut_off)
+{
+	job_run(&(struct job){.run = be_cut_off,
+			      .ranks = 3,
+			      .bare = true,
+			      .may_die = 1u << 2,
+			      .timeout_s = 40,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- who cannot come to a split ---- */
 
 static _Atomic bool is_threadless;
@@ -929,6 +984,7 @@ int main(void)
 	tcase_add_test(tcase, who_dies_in_init_is_named);
 	tcase_add_loop_test(tcase, an_init_under_way_is_ended, 0, 2 * ENDS);
 	tcase_add_loop_test(tcase, an_abort_after_the_meeting_is_told, 0, 2);
+	tcase_add_test(tcase, the_dead_are_named_and_not_those_they_cut_off);
 	tcase_add_loop_test(tcase, who_fails_after_the_meeting_tells, 0,
 			    ROUTES);
 	tcase_add_test(tcase, who_cannot_come_to_a_split_tells);
