@@ -133,8 +133,8 @@
  *  - operations cannot be captured into graphs;
  *  - types and operators from 16 up, v-collectives, the barrier and
  *    dicomm_reduce_local() are ours.
- *    Windows, ncclCommInitRankScalable(), ncclGroupSimulateEnd() and
- *    ncclBcast() have no counterpart.
+ *    ncclCommInitRankScalable(), ncclGroupSimulateEnd() and ncclBcast() have no
+ *    counterpart.
  *
  * From MPI: dicomm_comm_init_env() makes what MPI_COMM_WORLD is, without MPI,
  * which may be used beside it. A call with the stream NULL on a host rank
@@ -647,6 +647,33 @@ typedef struct {
 	{                                                                      \
 		sizeof(dicomm_redistribute_config_t), DICOMM_WAY_AUTO, 0, 0, 0 \
 	}
+
+/** A window of a communicator, from dicomm_comm_window_register(). */
+typedef struct dicomm_window *dicomm_window_t;
+
+/** Flags of dicomm_comm_window_register(), with NCCL's values: both are hints,
+ * and change nothing so far. */
+#define DICOMM_WINDOW_DEFAULT 0x00
+#define DICOMM_WINDOW_SYMMETRIC 0x01
+#define DICOMM_WINDOW_STRICT 0x02
+
+/** Signals of a context, and contexts, between each two ranks. */
+#define DICOMM_SIGNALS 256
+#define DICOMM_SIGNAL_CONTEXTS 16
+/** As the signal of dicomm_put_signal(): none. */
+#define DICOMM_NO_SIGNAL (-1)
+
+/** What dicomm_wait_signal() waits for. */
+typedef struct {
+	/** So many signals more than earlier waits have taken. */
+	int count;
+	/** Rank that sends them. */
+	int peer;
+	/** From 0 to DICOMM_SIGNALS - 1. */
+	int signal;
+	/** From 0 to DICOMM_SIGNAL_CONTEXTS - 1. */
+	int context;
+} dicomm_wait_signal_desc_t;
 
 /** A plan of one rank, from dicomm_redistribute_plan(). */
 typedef struct dicomm_redistribute *dicomm_redistribute_t;
@@ -2372,6 +2399,194 @@ dicomm_result_t dicomm_redistribute_explain(dicomm_redistribute_t plan,
  *                                      freed
  */
 dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
+
+/*
+ * One-sided operations: a rank writes and reads memory of another one, which
+ * calls nothing meanwhile. It has registered that memory as a window.
+ *
+ * The memory of a window is the exception from the rule that a buffer is
+ * written only during calls that have it: from the registration to the end of
+ * the deregistration, puts of peers write it at any time. The writer is always
+ * the rank itself: in its calls, or in a thread of the library, which looks for
+ * puts every two milliseconds at most while the rank computes. So as with
+ * all buffers, when a call has returned a failure, or dicomm_comm_abort() has
+ * returned, nothing writes a window any more, whatever has become of the peer.
+ *
+ * Look at what a put has written after dicomm_wait_signal() has returned, or on
+ * a stream behind it: a put has no other point at which its bytes are known to
+ * be there.
+ *
+ * Order: puts, gets and signals of one rank to one peer act there in the order
+ * in which they start: that of the calls, of the stream. A signal counts when
+ * the bytes of its put and of all earlier puts of that rank are there.
+ *
+ * Windows are memory of host ranks, and of devices that work on host memory.
+ */
+
+/**
+ * Register memory as a window, which peers put into and get from.
+ *
+ * Every rank of the communicator calls it, with a size of its own, also 0. The
+ * windows that all ranks register by their n-th call belong together: a handle
+ * stands for that of every rank.
+ *
+ * Buffers: until it is deregistered, the memory is not freed or unmapped.
+ *
+ * Order: a collective call that waits for all ranks and for what is queued on
+ * the communicator. In a group it runs at the group's end, before its
+ * operations.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param comm   communicator
+ * @param buff   start of the memory of this rank; may be NULL if size is 0
+ * @param size   its bytes
+ * @param win    set to the window; to NULL on failure
+ * @param flags  DICOMM_WINDOW_DEFAULT, or others of that name
+ *
+ * @retval DICOMM_SUCCESS               *win is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, here or on another rank,
+ *                                      then on all
+ * @retval DICOMM_ERR_UNSUPPORTED       a rank is on a device with memory of its
+ *                                      own
+ * @retval others                       as of a collective
+ */
+dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
+					    size_t size, dicomm_window_t *win,
+					    int flags);
+
+/**
+ * End a window.
+ *
+ * Returns when all ranks have called it and all that was put is there: nothing
+ * writes the memory any more. Of a broken communicator it is a local call.
+ * dicomm_comm_destroy() ends the windows that are left, and waits for nobody.
+ *
+ * Order: as dicomm_comm_window_register().
+ *
+ * Threads: no other call may use the window, now or later.
+ *
+ * @param comm  communicator
+ * @param win   from dicomm_comm_window_register()
+ *
+ * @retval DICOMM_SUCCESS               ended
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no window of this communicator
+ * @retval others                       ended; the communicator is broken
+ */
+dicomm_result_t dicomm_comm_window_deregister(dicomm_comm_t comm,
+					      dicomm_window_t win);
+
+/**
+ * Write count elements into the window of a peer, then count a signal there.
+ *
+ * Buffers: local is the caller's again when the call has returned or, on a
+ * stream, when the stream has passed it. The bytes may not have arrived then.
+ * A put of more than 4 KiB may wait until the peer has taken it.
+ *
+ * Order: see above.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param local    what to write, any memory of this rank
+ * @param count    elements; 0: only the signal
+ * @param type     their type
+ * @param peer     rank, also this one
+ * @param win      window
+ * @param offset   bytes from the start of the peer's window
+ * @param signal   which signal counts, or DICOMM_NO_SIGNAL
+ * @param context  and in which context; each has signals of its own
+ * @param flags    0
+ * @param comm     communicator
+ * @param stream   of this rank; NULL on a host rank: blocks
+ *
+ * @retval DICOMM_SUCCESS               done, or queued
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or beyond the window of
+ *                                      the peer; nothing happened
+ * @retval others                       as of dicomm_send()
+ */
+dicomm_result_t dicomm_put_signal(const void *local, size_t count,
+				  dicomm_datatype_t type, int peer,
+				  dicomm_window_t win, size_t offset,
+				  int signal, int context, unsigned int flags,
+				  dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Count a signal at a peer, behind all earlier puts to it.
+ *
+ * The peer has registered a window, or waits for signals. Until then signals
+ * wait, and after some of them the caller.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param peer     rank, also this one
+ * @param signal   from 0 to DICOMM_SIGNALS - 1
+ * @param context  from 0 to DICOMM_SIGNAL_CONTEXTS - 1
+ * @param flags    0
+ * @param comm     communicator
+ * @param stream   as of dicomm_put_signal()
+ *
+ * @retval DICOMM_SUCCESS               done, or queued
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval others                       as of dicomm_send()
+ */
+dicomm_result_t dicomm_signal(int peer, int signal, int context,
+			      unsigned int flags, dicomm_comm_t comm,
+			      dicomm_stream_t stream);
+
+/**
+ * Wait for signals of peers, and take them.
+ *
+ * Each peer, signal and context has a count. The wait ends when all counts are
+ * there, and then takes them off: a signal ends one wait only. Waits on several
+ * streams for one signal take from the same count.
+ *
+ * A peer that dies or leaves breaks the communicator, as in a receive, and so
+ * does the time-out.
+ *
+ * Buffers: descs is the caller's again when the call returns.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param n       number of descs; 0 waits for nothing
+ * @param descs   what to wait for: all of them
+ * @param comm    communicator
+ * @param stream  as of dicomm_put_signal()
+ *
+ * @retval DICOMM_SUCCESS               they have come, or it is queued
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing was taken
+ * @retval others                       as of dicomm_recv()
+ */
+dicomm_result_t dicomm_wait_signal(int n,
+				   const dicomm_wait_signal_desc_t *descs,
+				   dicomm_comm_t comm, dicomm_stream_t stream);
+
+/**
+ * Read count elements from the window of a peer.
+ *
+ * It reads what earlier puts of this rank have written. The peer sends the
+ * bytes by itself, when it next looks for puts.
+ *
+ * Buffers: local has the elements when the call has returned or, on a stream,
+ * when the stream has passed it.
+ *
+ * Threads: one call at a time per communicator.
+ *
+ * @param local   room for the elements
+ * @param count   elements
+ * @param type    their type
+ * @param peer    rank, also this one
+ * @param win     window
+ * @param offset  bytes from the start of the peer's window
+ * @param comm    communicator
+ * @param stream  as of dicomm_put_signal()
+ *
+ * @retval DICOMM_SUCCESS               the elements are there, or it is queued
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  as of dicomm_put_signal()
+ * @retval others                       as of dicomm_recv()
+ */
+dicomm_result_t dicomm_get(void *local, size_t count, dicomm_datatype_t type,
+			   int peer, dicomm_window_t win, size_t offset,
+			   dicomm_comm_t comm, dicomm_stream_t stream);
 
 /**
  * Create a stream for host ranks: a queue of operations that the library works

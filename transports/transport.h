@@ -38,7 +38,13 @@
 
 #include "dicomm.h"
 
-enum tp_class { TP_COLLECTIVE, TP_POINT_TO_POINT, TP_TAGGED, TP_CLASSES };
+enum tp_class {
+	TP_COLLECTIVE,
+	TP_POINT_TO_POINT,
+	TP_TAGGED,
+	TP_WINDOW,
+	TP_CLASSES
+};
 
 enum tp_kind {
 	TP_DATA, /* len bytes: in the line if they fit, else in the data area */

@@ -33,6 +33,11 @@ enum coll {
 	COLL_RECV,
 	/* Involves no other rank. */
 	COLL_REDUCE_LOCAL,
+	/* One-sided: they have no plan. */
+	COLL_PUT_SIGNAL,
+	COLL_SIGNAL,
+	COLL_WAIT_SIGNAL,
+	COLL_GET,
 	COLL_KINDS
 };
 

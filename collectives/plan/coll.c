@@ -25,6 +25,10 @@ static const struct {
 	[COLL_SEND] = {"send", false, false},
 	[COLL_RECV] = {"recv", false, false},
 	[COLL_REDUCE_LOCAL] = {"reduce_local", true, false},
+	[COLL_PUT_SIGNAL] = {"put_signal", false, false},
+	[COLL_SIGNAL] = {"signal", false, false},
+	[COLL_WAIT_SIGNAL] = {"wait_signal", false, false},
+	[COLL_GET] = {"get", false, false},
 };
 
 const char *coll_name(enum coll coll)
@@ -113,13 +117,17 @@ void coll_layout(enum coll coll, int rank, int ranks, int root,
 		*send_blocks = is_root ? n : 0;
 		break;
 	case COLL_BARRIER:
+	case COLL_SIGNAL:
+	case COLL_WAIT_SIGNAL:
 		*send_blocks = 0;
 		*recv_blocks = 0;
 		break;
 	case COLL_SEND:
+	case COLL_PUT_SIGNAL:
 		*recv_blocks = 0;
 		break;
 	case COLL_RECV:
+	case COLL_GET:
 		*send_blocks = 0;
 		break;
 	case COLL_ALLREDUCE:

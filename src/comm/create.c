@@ -180,6 +180,8 @@ void comm_free(struct dicomm_comm *comm)
 		      &comm->bounce_buffers.handles);
 	engine_free_spare(comm);
 	tagged_free(comm);
+	if (comm->service)
+		comm->service->free(comm);
 	prepare_free_all(comm);
 	/* Begin to close with all peers, so that they are waited for together.
 	 */

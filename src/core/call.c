@@ -42,7 +42,8 @@ static void text(enum coll coll, size_t count, int type, int op, int root,
 		if (n >= 0 && (size_t)n < len)                                \
 			n += snprintf(out + n, len - (size_t)n, __VA_ARGS__); \
 	} while (0)
-	if (coll == COLL_BARRIER)
+	if (coll == COLL_BARRIER || coll == COLL_SIGNAL ||
+	    coll == COLL_WAIT_SIGNAL)
 		return;
 	if (coll_has_counts(coll))
 		MORE(" with counts for each rank");

@@ -27,6 +27,19 @@ struct local_work {
 			       struct accel_stream *stream);
 };
 
+/*
+ * A one-sided call, which has no plan and no place among the calls of all
+ * ranks. Whoever makes the struct keeps it until the call has ended.
+ */
+struct own_call {
+	/* Goes on. Returns DICOMM_AGAIN if that is not the end. */
+	dicomm_result_t (*turn)(struct own_call *own, bool *progressed);
+	/* Gives it up, since the communicator is broken. */
+	void (*drop)(struct own_call *own);
+	/* The rank that it waits for, or -1. */
+	int (*awaits)(const struct own_call *own);
+};
+
 struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
@@ -57,6 +70,7 @@ struct call {
 	const size_t *send_counts, *send_displs;
 	const size_t *recv_counts, *recv_displs;
 	const struct local_work *work; /* NULL: none; see above */
+	struct own_call *own;          /* NULL: it has a plan */
 };
 
 /* Returns the elements that pass to a peer (out) or from it, in a collective

@@ -31,6 +31,7 @@
 #define COMM_CACHE 64 /* a power of two */
 
 struct device;
+struct dicomm_comm;
 struct transport_access;
 struct drift;
 struct prepared;
@@ -40,6 +41,7 @@ struct peer_access;
 struct step_ops;
 struct tagged;
 struct user_buffer;
+struct windows;
 
 /* A bounce buffer holds bytes that were read from a peer until they are
  * reduced. */
@@ -102,6 +104,16 @@ struct fault {
 	 * the setup of that one ends too: this is how a rank learns that other
 	 * ranks will not join it. */
 	struct dicomm_comm *forming;
+};
+
+/*
+ * What a rank does for its peers outside its own calls. poll() never waits;
+ * it returns true if something moved. Called by whoever has the data path, also
+ * by a thread that borrows it; see cross_progress.h.
+ */
+struct comm_service {
+	bool (*poll)(struct dicomm_comm *comm);
+	void (*free)(struct dicomm_comm *comm);
 };
 
 struct dicomm_comm {
@@ -195,9 +207,12 @@ struct dicomm_comm {
 	/* Kept between operations. */
 	struct scratch scratch;
 	struct bounce_buffers bounce_buffers;
-	struct operation *last_collective; /* the last one that is queued */
-	struct operation *spare;           /* a list of operations to reuse */
-	struct tagged *tagged;             /* NULL until a tag is used */
+	struct operation *last_collective;  /* the last one that is queued */
+	struct operation *spare;            /* a list of operations to reuse */
+	struct tagged *tagged;              /* NULL until a tag is used */
+	const struct comm_service *service; /* NULL: none */
+	uint64_t service_moves;             /* polls of it that moved */
+	struct windows *windows;            /* of src/window; or NULL */
 	/* Receives that wait, in call order. The first one is from any source
 	 * and has no source yet. */
 	struct operation *unbound;
@@ -216,8 +231,11 @@ struct dicomm_comm {
 	bool leaving;        /* a group is to finalize it before that */
 	pthread_t helper;
 	bool has_helper;
-	/* The next communicator in the list of cross_progress.c. */
+	/* In the list of cross_progress.c: the next one; whether a thread
+	 * serves this one; whether it is in the list. Guarded by the lock of
+	 * that file. */
 	struct dicomm_comm *other;
+	bool served, listed;
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };

@@ -14,15 +14,27 @@
 #include "src/core/cross_progress.h"
 
 #include <sched.h>
+#include <string.h>
+#include <time.h>
 
+#include "src/base/log.h"
+#include "src/base/thread.h"
 #include "src/core/paths.h"
 
 /* Polls of one communicator before the next one gets its turn. */
 #define POLLS 8
+/* Nanoseconds between two polls by the thread: the least while something moves,
+ * then twice as long each time */
+#define SERVE_LEAST_NS 20000
+#define SERVE_MOST_NS 2000000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dicomm_comm *first; /* the communicators that are ready */
 static _Thread_local bool polling;
+/* The thread that serves; all guarded by the lock. */
+static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
+static unsigned served; /* communicators in the list */
+static bool serving;    /* there is a thread */
 
 /* Returns true if the communicator has a network transport. Shared memory makes
  * progress without this rank. */
@@ -35,13 +47,22 @@ static bool has_remote_transport(const struct dicomm_comm *comm)
 	return false;
 }
 
+/* Needs the lock. */
+static void list(struct dicomm_comm *comm)
+{
+	if (comm->listed)
+		return;
+	comm->listed = true;
+	comm->other = first;
+	first = comm;
+}
+
 void cross_progress_add(struct dicomm_comm *comm)
 {
 	if (!has_remote_transport(comm))
 		return;
 	pthread_mutex_lock(&lock);
-	comm->other = first;
-	first = comm;
+	list(comm);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -52,8 +73,11 @@ void cross_progress_remove(struct dicomm_comm *comm)
 	pthread_mutex_lock(&lock);
 	while (*at && *at != comm)
 		at = &(*at)->other;
-	if (*at)
+	if (*at) {
 		*at = comm->other;
+		served -= comm->served;
+		comm->listed = comm->served = false;
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -63,20 +87,36 @@ static bool is_used(const struct dicomm_comm *comm)
 	       atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
-static void poll_one(struct dicomm_comm *comm)
+/* Restores the status, unless the communicator has broken meanwhile. */
+static void give_back(struct dicomm_comm *comm)
+{
+	int was = COMM_BORROWED;
+
+	atomic_compare_exchange_strong(&comm->fault.status, &was,
+				       DICOMM_SUCCESS);
+}
+
+/* Returns true if its service has moved something. */
+static bool poll_one(struct dicomm_comm *comm)
 {
 	int was = DICOMM_SUCCESS;
+	uint64_t moves;
+	bool moved;
 
 	if (is_used(comm) || !atomic_compare_exchange_strong(
 				     &comm->fault.status, &was, COMM_BORROWED))
-		return;
+		return false;
 	fence_all();
+	if (is_used(comm)) {
+		give_back(comm);
+		return false;
+	}
+	moves = comm->service_moves;
 	for (int i = 0; i < POLLS && !is_used(comm) && !fault_is(comm); i++)
 		comm_poll(comm);
-	/* Restore the status, unless the communicator has broken meanwhile. */
-	was = COMM_BORROWED;
-	atomic_compare_exchange_strong(&comm->fault.status, &was,
-				       DICOMM_SUCCESS);
+	moved = comm->service_moves != moves;
+	give_back(comm);
+	return moved;
 }
 
 void cross_progress_poll(void)
@@ -91,6 +131,51 @@ void cross_progress_poll(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static void *serve(void *arg)
+{
+	struct timespec nap = {0, SERVE_LEAST_NS};
+
+	(void)arg;
+	for (;;) {
+		bool moved = false;
+
+		pthread_mutex_lock(&lock);
+		while (!served)
+			pthread_cond_wait(&wanted, &lock);
+		polling = true;
+		for (struct dicomm_comm *c = first; c; c = c->other)
+			moved |= c->served && poll_one(c);
+		polling = false;
+		pthread_mutex_unlock(&lock);
+		nap.tv_nsec = moved ? SERVE_LEAST_NS : 2 * nap.tv_nsec;
+		if (nap.tv_nsec > SERVE_MOST_NS)
+			nap.tv_nsec = SERVE_MOST_NS;
+		nanosleep(&nap, NULL);
+	}
+	return NULL;
+}
+
+dicomm_result_t cross_progress_serve(struct dicomm_comm *comm)
+{
+	int error = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!serving)
+		error = thread_start(NULL, "dicomm-windows", serve, NULL);
+	serving = !error;
+	if (!error && !comm->served) {
+		list(comm);
+		comm->served = true;
+		served++;
+		pthread_cond_signal(&wanted);
+	}
+	pthread_mutex_unlock(&lock);
+	if (error)
+		return FAIL(DICOMM_ERR_SYSTEM, "windows: create a thread: %s",
+			    strerror(error));
+	return DICOMM_SUCCESS;
+}
+
 void cross_progress_wait(void)
 {
 	/* A signal handler has interrupted this thread there. */
@@ -103,7 +188,10 @@ void cross_progress_wait(void)
 void cross_progress_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&wanted, NULL);
 	first = NULL;
+	served = 0;
+	serving = false;
 }
 
 bool comm_enter_slow(struct dicomm_comm *comm)

@@ -10,6 +10,10 @@
 /* Adds a communicator that is ready. Other threads may poll it while it is
  * idle. */
 void cross_progress_add(struct dicomm_comm *comm);
+/* Has a thread of the library poll a communicator while it is idle, from now
+ * on, whatever its transports: peers need this rank at any time. Starts that
+ * thread if there is none. */
+dicomm_result_t cross_progress_serve(struct dicomm_comm *comm);
 /* Removes a communicator, which need not have been added. Nobody polls it
  * afterwards. */
 void cross_progress_remove(struct dicomm_comm *comm);

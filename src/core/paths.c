@@ -159,4 +159,6 @@ void comm_poll(struct dicomm_comm *comm)
 		if (comm->transports[i].device)
 			comm->transports[i].transport->poll(
 				comm->transports[i].device);
+	if (comm->service && comm->service->poll(comm))
+		comm->service_moves++;
 }

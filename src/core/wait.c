@@ -310,7 +310,8 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			comm->rank, (unsigned long long)f->number, text);
 	}
 	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
-	    f->peer >= 0 && f->peer != comm->rank && !f->call->tag) {
+	    f->peer >= 0 && f->peer != comm->rank && !f->call->tag &&
+	    f->call->coll < COLL_PUT_SIGNAL) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);
 		if (differs(comm, f->call, f->number, f->peer, ASK_MS, &pair))
 			return disagree(comm, f->peer, &pair);

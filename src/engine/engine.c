@@ -36,6 +36,11 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	f->call = &op->call;
 	f->number = op->number;
 	f->peer = -1;
+	if (op->call.own) {
+		f->peer = op->call.own->awaits(op->call.own);
+		f->sending = op->call.coll != COLL_WAIT_SIGNAL;
+		return;
+	}
 	if (op->is_tagged || op->unbound) {
 		f->peer = op->call.root;
 		f->sending = op->call.coll == COLL_SEND;
@@ -179,6 +184,13 @@ static dicomm_result_t number(struct operation *op)
 	return DICOMM_SUCCESS;
 }
 
+/* A one-sided operation waits for no other one. */
+static dicomm_result_t number_own(struct operation *op)
+{
+	op->number = ++op->comm->stats.operations;
+	return DICOMM_SUCCESS;
+}
+
 dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 			       const struct call *call, struct operation **out)
 {
@@ -205,7 +217,9 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	op->watch.since_ns = 0;
 	op->is_tagged = call->tag;
 	op->unbound = false;
-	if (op->is_tagged)
+	if (call->own)
+		status = number_own(op);
+	else if (op->is_tagged)
 		status = tagged_post(op);
 	else if (any_source_holds(comm, call))
 		status = any_source_post(op);
@@ -431,6 +445,20 @@ static enum schedule_result turn_tagged(struct operation *op, bool *progressed)
 	return r;
 }
 
+static enum schedule_result turn_own(struct operation *op, bool *progressed)
+{
+	struct own_call *own = op->call.own;
+	dicomm_result_t status = own->turn(own, progressed);
+
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, own->awaits(own));
+	comm_tell_all(op->comm, TELL_MS);
+	op->done = true;
+	return SCHEDULE_DONE;
+}
+
 /* The operation may find its place among those of its peer. */
 static enum schedule_result find_place(struct operation *op)
 {
@@ -453,7 +481,9 @@ void engine_drop(struct operation *op)
 		op->comm->device_ops->quiesce(op->comm);
 	step_forget(op);
 	drop_buffers(op);
-	if (op->is_tagged)
+	if (op->call.own)
+		op->call.own->drop(op->call.own);
+	else if (op->is_tagged)
 		tagged_drop(op);
 	else if (op->unbound)
 		any_source_drop(op);
@@ -467,6 +497,8 @@ enum schedule_result engine_turn(struct operation *op, bool *progressed)
 	enum schedule_result r;
 	dicomm_result_t status;
 
+	if (op->call.own)
+		return turn_own(op, progressed);
 	if (op->is_tagged)
 		return turn_tagged(op, progressed);
 	if (op->unbound) {

@@ -43,6 +43,7 @@ allow src/device "$low|src/(memory|core|links|engine)/"
 allow src/stream "$low|src/(memory|core|links|engine|device)/"
 allow src/comm "$low|src/(memory|core|links|engine|device|stream)/"
 allow src/redistribute "$low|src/(memory|core|links|engine|device|stream)/"
+allow src/window "$low|src/(memory|core|links|engine|device|stream)/"
 allow src/api "$low|src/(memory|core|links|engine|device|stream|comm)/"
 allow collectives/plan src/base/
 allow collectives/groups 'src/base/|collectives/plan/'

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One-sided calls: how they begin, go on, wait and end. */
+#include "src/base/log.h"
+#include "src/core/fault.h"
+#include "src/core/memory.h"
+#include "src/core/message.h"
+#include "src/core/wait.h"
+#include "src/window/window.h"
+
+/* Long messages are offered, and may be read from, or into, where they are. */
+static dicomm_result_t register_buffer(struct window_call *c)
+{
+	const struct peer *peer = &c->comm->peers[c->peer];
+	bool get = c->coll == COLL_GET;
+	const void *at = get ? c->into : c->out.from;
+	uint64_t bytes = c->out.head.bytes;
+
+	if (!peer->limits.needs_mem_reg || bytes <= peer->limits.eager_bytes)
+		return DICOMM_SUCCESS;
+	return comm_mem_register(c->comm, at, bytes, get, &c->handles);
+}
+
+static dicomm_result_t begin(struct window_call *c)
+{
+	struct partner *to = partner_of(c->comm, c->peer);
+	struct window_call **at = &to->gets;
+
+	TRY(outgoing_connect(c->comm, c->peer));
+	TRY(register_buffer(c));
+	c->begun = true;
+	if (c->coll == COLL_GET) {
+		c->out.head.get = ++c->comm->windows->gets;
+		while (*at)
+			at = &(*at)->next;
+		c->next = NULL;
+		*at = c;
+	}
+	outgoing_add(to, &c->out);
+	return DICOMM_SUCCESS;
+}
+
+/* Take what has come from a rank, if it has sent anything at all. */
+static dicomm_result_t look(struct dicomm_comm *comm, int rank, bool *moved)
+{
+	dicomm_result_t status = windows_know(comm, rank);
+
+	if (status == DICOMM_AGAIN)
+		return DICOMM_SUCCESS;
+	TRY(status);
+	return incoming_turn(comm, rank, moved);
+}
+
+static dicomm_result_t turn_transfer(struct window_call *c, bool *moved)
+{
+	if (!c->begun)
+		TRY(begin(c));
+	TRY(outgoing_turn(c->comm, c->peer, moved));
+	if (c->coll == COLL_GET && !c->arrived)
+		TRY(look(c->comm, c->peer, moved));
+	if (!c->out.done || (c->coll == COLL_GET && !c->arrived))
+		return DICOMM_AGAIN;
+	comm_mem_deregister(c->comm, &c->handles);
+	return DICOMM_SUCCESS;
+}
+
+static bool is_there(struct dicomm_comm *comm, const struct window_want *want)
+{
+	const struct signal_count *row =
+		partner_of(comm, want->peer)->signals[want->context];
+
+	return row && row[want->signal].arrived - row[want->signal].taken >=
+			      want->count;
+}
+
+static dicomm_result_t turn_wait(struct window_call *c, bool *moved)
+{
+	struct dicomm_comm *comm = c->comm;
+	bool all = true;
+
+	for (int i = 0; i < c->n; i++) {
+		const struct window_want *want = &c->wants[i];
+
+		if (!is_there(comm, want))
+			TRY(look(comm, want->peer, moved));
+		all &= is_there(comm, want);
+	}
+	if (!all)
+		return DICOMM_AGAIN;
+	for (int i = 0; i < c->n; i++) {
+		const struct window_want *want = &c->wants[i];
+
+		signal_of(partner_of(comm, want->peer), want->signal,
+			  want->context)
+			->taken += want->count;
+	}
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t window_call_turn(struct own_call *own, bool *moved)
+{
+	struct window_call *c = (struct window_call *)own;
+
+	TRY(windows_begin(c->comm));
+	return c->coll == COLL_WAIT_SIGNAL ? turn_wait(c, moved)
+					   : turn_transfer(c, moved);
+}
+
+void window_call_drop(struct own_call *own)
+{
+	struct window_call *c = (struct window_call *)own, **at;
+	struct partner *to;
+
+	comm_mem_deregister(c->comm, &c->handles);
+	if (!c->begun)
+		return;
+	to = partner_of(c->comm, c->peer);
+	outgoing_remove(to, &c->out);
+	for (at = &to->gets; *at && *at != c; at = &(*at)->next)
+		;
+	if (*at)
+		*at = c->next;
+	/* Its reply may be half here. */
+	if (c->coll == COLL_GET)
+		to->left = 0;
+}
+
+int window_call_awaits(const struct own_call *own)
+{
+	const struct window_call *c = (const struct window_call *)own;
+
+	if (c->coll != COLL_WAIT_SIGNAL)
+		return c->peer;
+	for (int i = 0; i < c->n; i++)
+		if (!c->comm->windows || !is_there(c->comm, &c->wants[i]))
+			return c->wants[i].peer;
+	return -1;
+}
+
+/* Before the slow way of waiting */
+static bool comes_soon(const struct dicomm_comm *comm, int rank)
+{
+	const struct peer *peer = &comm->peers[rank];
+	const struct channel *channel = &peer->channel[TP_WINDOW];
+
+	if (!channel->in.lines)
+		return false;
+	for (unsigned i = 0; i < peer->limits.spin; i++)
+		if (message_arrived(channel, channel->in_base + 1))
+			return true;
+	return false;
+}
+
+static dicomm_result_t run(struct window_call *c, const struct call *call)
+{
+	struct dicomm_comm *comm = c->comm;
+	struct wait_for f = {.comm = comm,
+			     .call = call,
+			     .number = ++comm->stats.operations,
+			     .sending = c->coll != COLL_WAIT_SIGNAL,
+			     .alone = true};
+	struct waiter w = {0};
+	dicomm_result_t status;
+
+	for (;;) {
+		bool moved = false;
+
+		status = window_call_turn(&c->own, &moved);
+		if (status != DICOMM_AGAIN)
+			break;
+		if (fault_is(comm))
+			return fault_report(comm);
+		f.peer = window_call_awaits(&c->own);
+		if (moved)
+			wait_moved(&w);
+		else if (f.peer < 0 || f.sending || !comes_soon(comm, f.peer))
+			TRY(wait_more(&w, &f));
+	}
+	if (status != DICOMM_SUCCESS)
+		return fault_own(comm, status, window_call_awaits(&c->own));
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t window_call_run(struct window_call *c, const struct call *call)
+{
+	struct dicomm_comm *comm = c->comm;
+	dicomm_result_t status;
+
+	if (!comm_enter(comm)) {
+		status = fault_report(comm);
+	} else {
+		status = run(c, call);
+		/* From here on, nobody may read the call's buffer. */
+		if (status != DICOMM_SUCCESS) {
+			fault_stop_transports(comm);
+			window_call_drop(&c->own);
+		}
+	}
+	comm_leave(comm);
+	return status;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Transfers from a peer: bytes go into windows, signals count. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/accel/reduce/reduce.h"
+#include "src/base/log.h"
+#include "src/core/connect.h"
+#include "src/core/message.h"
+#include "src/core/paths.h"
+#include "src/window/window.h"
+
+struct signal_count *signal_of(struct partner *from, int signal, int context)
+{
+	struct signal_count **row = &from->signals[context];
+
+	if (!*row)
+		*row = calloc(DICOMM_SIGNALS, sizeof(**row));
+	return *row ? &(*row)[signal] : NULL;
+}
+
+/* All bytes of the transfer are there. */
+static dicomm_result_t arrived(struct dicomm_comm *comm, int source,
+			       struct partner *from)
+{
+	const struct window_head *head = &from->now;
+	struct signal_count *count;
+
+	comm->stats.messages_received++;
+	comm->stats.bytes_received += head->bytes;
+	if (head->what == WINDOW_REPLY) {
+		struct window_call *c = from->gets;
+
+		from->gets = c->next;
+		c->arrived = true;
+		return DICOMM_SUCCESS;
+	}
+	if (head->signal == WINDOW_NO_SIGNAL)
+		return DICOMM_SUCCESS;
+	count = signal_of(from, head->signal, head->context);
+	if (!count)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "windows: no memory for signals of rank %d",
+			    source);
+	count->arrived++;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t invalid(int source, const struct window_head *head)
+{
+	return FAIL(DICOMM_ERR_INTERNAL,
+		    "windows: rank %d sent a head %u of window %u, offset "
+		    "%llu, %llu bytes, signal %u, context %u",
+		    source, head->what, head->window,
+		    (unsigned long long)head->offset,
+		    (unsigned long long)head->bytes, head->signal,
+		    head->context);
+}
+
+/* Where the bytes of a put or a get are */
+static dicomm_result_t locate(const struct dicomm_comm *comm, int source,
+			      const struct window_head *head, uint8_t **at)
+{
+	const struct dicomm_window *w = window_find(comm, head->window);
+	uint64_t end;
+
+	if (!w)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "windows: rank %d %s window %u, which rank %d has "
+			    "deregistered",
+			    source,
+			    head->what == WINDOW_PUT ? "puts into"
+						     : "gets from",
+			    head->window, comm->rank);
+	if (__builtin_add_overflow(head->offset, head->bytes, &end) ||
+	    end > w->bytes)
+		return invalid(source, head);
+	*at = w->at + head->offset;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t reply(struct dicomm_comm *comm, int source,
+			     const struct window_head *head)
+{
+	struct transfer *t = calloc(1, sizeof(*t));
+	uint8_t *at = NULL;
+	dicomm_result_t status;
+
+	if (!t)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "windows: no memory for a reply to rank %d",
+			    source);
+	status = locate(comm, source, head, &at);
+	if (status == DICOMM_SUCCESS)
+		status = outgoing_connect(comm, source);
+	if (status != DICOMM_SUCCESS) {
+		free(t);
+		return status;
+	}
+	t->head = *head;
+	t->head.what = WINDOW_REPLY;
+	t->from = at;
+	t->owned = true;
+	outgoing_add(partner_of(comm, source), t);
+	return DICOMM_SUCCESS;
+}
+
+/* A reply is that of the first get: they come in order. */
+static dicomm_result_t answered(int source, struct partner *from)
+{
+	const struct window_call *c = from->gets;
+
+	if (!c || c->out.head.get != from->now.get ||
+	    c->out.head.bytes != from->now.bytes)
+		return invalid(source, &from->now);
+	from->to = c->into;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
+				 const uint8_t *body, uint64_t len)
+{
+	struct partner *from = partner_of(comm, source);
+	struct window_head *head = &from->now;
+
+	if (len < sizeof(*head) || from->left)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "windows: a message of %llu bytes from rank %d, "
+			    "which has %llu bytes to send",
+			    (unsigned long long)len, source,
+			    (unsigned long long)from->left);
+	memcpy(head, body, sizeof(*head));
+	body += sizeof(*head);
+	len -= sizeof(*head);
+	if (head->what == WINDOW_GET)
+		return reply(comm, source, head);
+	if (head->what == WINDOW_REPLY)
+		TRY(answered(source, from));
+	else if (head->what != WINDOW_PUT ||
+		 (head->signal != WINDOW_NO_SIGNAL &&
+		  (head->signal >= DICOMM_SIGNALS ||
+		   head->context >= DICOMM_SIGNAL_CONTEXTS)))
+		return invalid(source, head);
+	else if (head->bytes)
+		TRY(locate(comm, source, head, &from->to));
+	if (len && len != head->bytes)
+		return invalid(source, head);
+	if (len)
+		memcpy(from->to, body, len);
+	comm->stats.bytes_ring += len;
+	from->left = head->bytes - len;
+	return from->left ? DICOMM_SUCCESS : arrived(comm, source, from);
+}
+
+static dicomm_result_t take_bytes(struct dicomm_comm *comm, struct peer *peer,
+				  struct partner *from, uint64_t seq,
+				  const struct tp_line *line)
+{
+	if (line->signature != WINDOW_BYTES || line->len > from->left ||
+	    (line->kind == TP_REF && line->len != from->left))
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "windows: %llu bytes from rank %d, which has %llu "
+			    "to send",
+			    (unsigned long long)line->len, peer->rank,
+			    (unsigned long long)from->left);
+	if (line->kind == TP_REF) {
+		memcpy(&from->ref, line->room, sizeof(from->ref));
+		from->ref_bytes = line->len;
+		from->seq = seq;
+		return DICOMM_SUCCESS;
+	}
+	memcpy(from->to, message_payload(window_channel(peer), seq, line),
+	       line->len);
+	comm->stats.bytes_ring += line->len;
+	from->to += line->len;
+	from->left -= line->len;
+	message_consumed(peer, TP_WINDOW, seq);
+	return from->left ? DICOMM_SUCCESS : arrived(comm, peer->rank, from);
+}
+
+static void copy(const struct dicomm_comm *comm, struct partner *from,
+		 const void *src, uint64_t len)
+{
+	if (from->now.bytes >= comm->stream_bytes)
+		reduce_copy_stream(from->to, src, len);
+	else
+		memcpy(from->to, src, len);
+}
+
+static void count_read(struct dicomm_comm *comm, const struct peer *peer,
+		       dicomm_result_t status, uint64_t bytes)
+{
+	if (status == DICOMM_SUCCESS)
+		comm->stats.bytes_cma += bytes;
+	else if (peer->transport->intra_node)
+		comm->stats.bytes_ring += bytes;
+	else
+		comm->stats.bytes_rdma += bytes;
+}
+
+/* Read a part of what a reference refers to. */
+static dicomm_result_t read_part(struct dicomm_comm *comm, struct peer *peer,
+				 struct partner *from, uint64_t *len)
+{
+	uint64_t at = from->ref_bytes - from->left;
+	dicomm_result_t status;
+	const void *src;
+
+	if (from->reading) {
+		*len = from->reading;
+		return peer->transport->read_status(peer->tp, TP_WINDOW,
+						    from->seq);
+	}
+	*len = from->left < WINDOW_PIECE ? from->left : WINDOW_PIECE;
+	status = peer->transport->map(peer->tp, &from->ref, from->ref_bytes,
+				      &src);
+	if (status == DICOMM_SUCCESS) {
+		copy(comm, from, (const uint8_t *)src + at, *len);
+		comm->stats.bytes_mapped += *len;
+		return peer->transport->intact
+			       ? peer->transport->intact(peer->tp)
+			       : DICOMM_SUCCESS;
+	}
+	if (status != DICOMM_ERR_UNSUPPORTED)
+		return status;
+	status = peer->transport->read(peer->tp, TP_WINDOW, from->seq,
+				       &from->ref, at, from->to, *len);
+	if (status == DICOMM_IN_PROGRESS)
+		from->reading = *len;
+	if (status == DICOMM_IN_PROGRESS || status == DICOMM_SUCCESS)
+		count_read(comm, peer, status, *len);
+	return status;
+}
+
+static dicomm_result_t pull(struct dicomm_comm *comm, struct peer *peer,
+			    struct partner *from, bool *moved)
+{
+	uint64_t len;
+	dicomm_result_t status = read_part(comm, peer, from, &len);
+
+	if (status == DICOMM_IN_PROGRESS || status == DICOMM_AGAIN)
+		return DICOMM_SUCCESS;
+	TRY(status);
+	*moved = true;
+	from->reading = 0;
+	from->to += len;
+	from->left -= len;
+	if (from->left) {
+		/* A sender in this process that aborts waits for whoever reads
+		 * its memory. */
+		peer->transport->release(peer->tp, TP_WINDOW,
+					 message_done(window_channel(peer)));
+		return DICOMM_SUCCESS;
+	}
+	message_consumed(peer, TP_WINDOW, from->seq);
+	/* Its sender waits for that. */
+	peer->transport->flush(peer->device);
+	from->seq = 0;
+	return arrived(comm, peer->rank, from);
+}
+
+dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved)
+{
+	struct partner *from = partner_of(comm, rank);
+	struct peer *peer = &comm->peers[rank];
+	struct channel *channel = window_channel(peer);
+
+	for (int i = 0; i < WINDOW_BUDGET; i++) {
+		uint64_t seq = channel->in_base + 1;
+		const struct tp_line *line;
+
+		if (from->seq) {
+			TRY(pull(comm, peer, from, moved));
+			if (from->seq)
+				break;
+			continue;
+		}
+		line = message_arrived(channel, seq);
+		if (!line)
+			break;
+		channel->in_base = seq;
+		*moved = true;
+		if (line->signature != WINDOW_HEAD) {
+			TRY(take_bytes(comm, peer, from, seq, line));
+			continue;
+		}
+		TRY(take_head(comm, rank, message_payload(channel, seq, line),
+			      line->len));
+		message_consumed(peer, TP_WINDOW, seq);
+	}
+	return DICOMM_SUCCESS;
+}

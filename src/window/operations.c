@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public one-sided operations: their checks, and how they are run. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/core/fault.h"
+#include "src/device/device.h"
+#include "src/stream/submit.h"
+#include "src/window/window.h"
+
+#define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
+
+static dicomm_result_t check_peer(const char *f, const struct dicomm_comm *comm,
+				  int peer)
+{
+	if (__builtin_expect(peer < 0 || peer >= comm->ranks, 0))
+		return BAD("%s: peer %d: not in 0 .. %d", f, peer,
+			   comm->ranks - 1);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_signal(const char *f, int signal, int context)
+{
+	if (__builtin_expect(signal < 0 || signal >= DICOMM_SIGNALS, 0))
+		return BAD("%s: signal %d: not in 0 .. %d", f, signal,
+			   DICOMM_SIGNALS - 1);
+	if (__builtin_expect(context < 0 || context >= DICOMM_SIGNAL_CONTEXTS,
+			     0))
+		return BAD("%s: context %d: not in 0 .. %d", f, context,
+			   DICOMM_SIGNAL_CONTEXTS - 1);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_flags(const char *f, unsigned flags)
+{
+	if (__builtin_expect(flags, 0))
+		return BAD("%s: flags 0x%x: there are none", f, flags);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_stream(const char *f,
+				    const struct dicomm_comm *comm,
+				    dicomm_stream_t stream)
+{
+	if (__builtin_expect(stream && !comm->dev && !stream_valid(stream), 0))
+		return stream_refuse(stream, f);
+	return DICOMM_SUCCESS;
+}
+
+/* The range of the peer's window; *bytes: its length */
+static dicomm_result_t check_window(const char *f,
+				    const struct dicomm_comm *comm,
+				    const struct dicomm_window *w, int peer,
+				    size_t offset, size_t count,
+				    dicomm_datatype_t type, size_t *bytes)
+{
+	size_t end;
+
+	if (__builtin_expect(!w || w->magic != WINDOW_MAGIC || w->comm != comm,
+			     0))
+		return BAD("%s: win %p: no window of this communicator, or it "
+			   "was deregistered",
+			   f, (const void *)w);
+	if (__builtin_expect(!type_valid(type), 0))
+		return BAD("%s: type %d: no such datatype", f, (int)type);
+	if (__builtin_expect(
+		    __builtin_mul_overflow(count, type_bytes(type), bytes) ||
+			    *bytes > PTRDIFF_MAX,
+		    0))
+		return BAD("%s: count %zu: more than can be addressed", f,
+			   count);
+	if (__builtin_expect(__builtin_add_overflow(offset, *bytes, &end) ||
+				     end > w->sizes[peer],
+			     0))
+		return BAD("%s: offset %zu, %zu bytes: the window of rank %d "
+			   "has %zu bytes",
+			   f, offset, *bytes, peer, (size_t)w->sizes[peer]);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t check_local(const char *f,
+				   const struct dicomm_comm *comm,
+				   const void *local, size_t bytes)
+{
+	if (!bytes)
+		return DICOMM_SUCCESS;
+	if (__builtin_expect(!local, 0))
+		return BAD("%s: local is NULL, for %zu bytes", f, bytes);
+	return device_check(comm, f, "local", local);
+}
+
+/* Blocking, and nobody else drives this communicator */
+static bool is_direct(const struct dicomm_comm *comm, dicomm_stream_t stream)
+{
+	return !group_open() && !stream && !comm->dev &&
+	       !atomic_load_explicit(&comm->queued, memory_order_acquire);
+}
+
+static const struct own_call way = {window_call_turn, window_call_drop,
+				    window_call_awaits};
+
+static struct call call_of(struct window_call *c, dicomm_datatype_t type,
+			   size_t count)
+{
+	return (struct call){.coll = c->coll,
+			     .type = type,
+			     .root = c->peer,
+			     .count = count,
+			     .own = &c->own};
+}
+
+static dicomm_result_t submit(const struct window_call *c,
+			      dicomm_datatype_t type, size_t count,
+			      dicomm_stream_t stream)
+{
+	size_t wants = (size_t)c->n * sizeof(*c->wants);
+	struct window_call *own = calloc(1, sizeof(*own) + wants);
+	struct call call;
+
+	if (!own)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory",
+			    coll_name(c->coll));
+	*own = *c;
+	own->own = way;
+	if (wants) {
+		own->wants = (struct window_want *)(own + 1);
+		memcpy(own->wants, c->wants, wants);
+	}
+	call = call_of(own, type, count);
+	return group_call(c->comm, &call, (size_t *)own, stream);
+}
+
+static dicomm_result_t start(struct window_call *c, dicomm_datatype_t type,
+			     size_t count, dicomm_stream_t stream)
+{
+	struct call call;
+
+	if (!is_direct(c->comm, stream))
+		return submit(c, type, count, stream);
+	c->own = way;
+	call = call_of(c, type, count);
+	return window_call_run(c, &call);
+}
+
+/* Log a refusal to the communicator's log_fn. */
+static dicomm_result_t heard(const struct dicomm_comm *comm,
+			     dicomm_result_t status)
+{
+	if (__builtin_expect(status == DICOMM_SUCCESS, 1) || !comm ||
+	    comm->magic != COMM_MAGIC || fault_is(comm))
+		return status;
+	comm_listen(comm);
+	log_repeat();
+	comm_listen(NULL);
+	return status;
+}
+
+/* A short transfer of a blocking call goes at once. */
+static bool put_quick(struct dicomm_comm *comm, int peer,
+		      const struct window_head *head, const void *from)
+{
+	bool done = false;
+
+	if (!comm->windows)
+		return false;
+	if (comm_enter(comm)) {
+		done = outgoing_quick(comm, peer, head, from);
+		comm->stats.operations += done;
+	}
+	comm_leave(comm);
+	return done;
+}
+
+static dicomm_result_t send_head(enum coll coll, const struct window_head *head,
+				 const void *from, dicomm_datatype_t type,
+				 size_t count, int peer,
+				 struct dicomm_comm *comm,
+				 dicomm_stream_t stream)
+{
+	struct window_call c;
+
+	if (is_direct(comm, stream) && put_quick(comm, peer, head, from))
+		return DICOMM_SUCCESS;
+	c = (struct window_call){.comm = comm,
+				 .coll = coll,
+				 .peer = peer,
+				 .out = {.head = *head, .from = from}};
+	return start(&c, type, count, stream);
+}
+
+static dicomm_result_t put_checked(const void *local, size_t count,
+				   dicomm_datatype_t type, int peer,
+				   dicomm_window_t win, size_t offset,
+				   int signal, int context, unsigned flags,
+				   dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	static const char f[] = "put_signal";
+	struct window_head head = {.what = WINDOW_PUT,
+				   .signal = WINDOW_NO_SIGNAL};
+	size_t bytes;
+
+	TRY(comm_check(comm, f));
+	TRY(check_peer(f, comm, peer));
+	TRY(check_window(f, comm, win, peer, offset, count, type, &bytes));
+	TRY(check_flags(f, flags));
+	TRY(check_stream(f, comm, stream));
+	TRY(check_local(f, comm, local, bytes));
+	if (signal != DICOMM_NO_SIGNAL) {
+		TRY(check_signal(f, signal, context));
+		head.signal = (uint16_t)signal;
+		head.context = (uint16_t)context;
+	}
+	head.window = win->id;
+	head.offset = offset;
+	head.bytes = bytes;
+	return send_head(COLL_PUT_SIGNAL, &head, local, type, count, peer, comm,
+			 stream);
+}
+
+dicomm_result_t dicomm_put_signal(const void *local, size_t count,
+				  dicomm_datatype_t type, int peer,
+				  dicomm_window_t win, size_t offset,
+				  int signal, int context, unsigned flags,
+				  dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return heard(comm, put_checked(local, count, type, peer, win, offset,
+				       signal, context, flags, comm, stream));
+}
+
+static dicomm_result_t signal_checked(int peer, int signal, int context,
+				      unsigned flags, dicomm_comm_t comm,
+				      dicomm_stream_t stream)
+{
+	static const char f[] = "signal";
+	struct window_head head = {.what = WINDOW_PUT};
+
+	TRY(comm_check(comm, f));
+	TRY(check_peer(f, comm, peer));
+	TRY(check_signal(f, signal, context));
+	TRY(check_flags(f, flags));
+	TRY(check_stream(f, comm, stream));
+	head.signal = (uint16_t)signal;
+	head.context = (uint16_t)context;
+	return send_head(COLL_SIGNAL, &head, NULL, DICOMM_INT8, 0, peer, comm,
+			 stream);
+}
+
+dicomm_result_t dicomm_signal(int peer, int signal, int context, unsigned flags,
+			      dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return heard(comm, signal_checked(peer, signal, context, flags, comm,
+					  stream));
+}
+
+/* Those of one signal become one. */
+static dicomm_result_t collect(const char *f, const struct dicomm_comm *comm,
+			       int n, const dicomm_wait_signal_desc_t *descs,
+			       struct window_want *wants, int *nwants)
+{
+	*nwants = 0;
+	for (int i = 0; i < n; i++) {
+		const dicomm_wait_signal_desc_t *d = &descs[i];
+		int k = 0;
+
+		TRY(check_peer(f, comm, d->peer));
+		TRY(check_signal(f, d->signal, d->context));
+		if (d->count < 0)
+			return BAD("%s: count %d of descs[%d]: negative", f,
+				   d->count, i);
+		while (k < *nwants && (wants[k].peer != d->peer ||
+				       wants[k].signal != d->signal ||
+				       wants[k].context != d->context))
+			k++;
+		if (k == *nwants && d->count)
+			wants[(*nwants)++] = (struct window_want){
+				d->peer, d->signal, d->context, 0};
+		if (d->count)
+			wants[k].count += (uint64_t)d->count;
+	}
+	return DICOMM_SUCCESS;
+}
+
+#define FEW 8
+
+static dicomm_result_t wait_checked(int n,
+				    const dicomm_wait_signal_desc_t *descs,
+				    dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	static const char f[] = "wait_signal";
+	struct window_want few[FEW], *wants = few;
+	struct window_call c;
+	dicomm_result_t status;
+
+	TRY(comm_check(comm, f));
+	if (n < 0)
+		return BAD("%s: n %d: negative", f, n);
+	if (n && !descs)
+		return BAD("%s: descs is NULL, n is %d", f, n);
+	TRY(check_stream(f, comm, stream));
+	if (n > FEW)
+		wants = calloc((size_t)n, sizeof(*wants));
+	if (!wants)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "%s: no memory for %d signals", f, n);
+	c = (struct window_call){.comm = comm,
+				 .coll = COLL_WAIT_SIGNAL,
+				 .peer = -1,
+				 .wants = wants};
+	status = collect(f, comm, n, descs, wants, &c.n);
+	if (status == DICOMM_SUCCESS)
+		status = start(&c, DICOMM_INT8, 0, stream);
+	if (wants != few)
+		free(wants);
+	return status;
+}
+
+dicomm_result_t dicomm_wait_signal(int n,
+				   const dicomm_wait_signal_desc_t *descs,
+				   dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return heard(comm, wait_checked(n, descs, comm, stream));
+}
+
+static dicomm_result_t get_checked(void *local, size_t count,
+				   dicomm_datatype_t type, int peer,
+				   dicomm_window_t win, size_t offset,
+				   dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	static const char f[] = "get";
+	struct window_call c;
+	size_t bytes;
+
+	TRY(comm_check(comm, f));
+	TRY(check_peer(f, comm, peer));
+	TRY(check_window(f, comm, win, peer, offset, count, type, &bytes));
+	TRY(check_stream(f, comm, stream));
+	TRY(check_local(f, comm, local, bytes));
+	c = (struct window_call){.comm = comm,
+				 .coll = COLL_GET,
+				 .peer = peer,
+				 .into = local,
+				 .out.head = {.what = WINDOW_GET,
+					      .window = win->id,
+					      .offset = offset,
+					      .bytes = bytes,
+					      .signal = WINDOW_NO_SIGNAL}};
+	return start(&c, type, count, stream);
+}
+
+dicomm_result_t dicomm_get(void *local, size_t count, dicomm_datatype_t type,
+			   int peer, dicomm_window_t win, size_t offset,
+			   dicomm_comm_t comm, dicomm_stream_t stream)
+{
+	return heard(comm, get_checked(local, count, type, peer, win, offset,
+				       comm, stream));
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows: memory of a rank that its peers write by puts and read by gets.
+ *
+ * The rank itself writes its windows. A put is a message to it: a head says
+ * where the bytes go and which signal counts afterwards, and the bytes follow,
+ * as those of a send do: in the same message, in slots, or as a reference. The
+ * rank takes such messages whenever it polls its transports, and a thread of
+ * the library polls for it while it computes (cross_progress.h). So only a
+ * rank's own threads write its user's memory, here too: when it is out of the
+ * data path of a broken communicator, nothing writes its windows any more.
+ *
+ * Messages of a pair of ranks are taken in the order in which they were put,
+ * and the messages of one transfer follow each other. So a signal counts when
+ * the bytes of its put, and of all earlier puts to that peer, are there.
+ *
+ * The thread of the data path calls these functions, unless noted otherwise.
+ */
+#ifndef DICOMM_WINDOW_WINDOW_H
+#define DICOMM_WINDOW_WINDOW_H
+
+#include "src/core/call.h"
+#include "src/core/comm.h"
+
+#define WINDOW_MAGIC UINT64_C(0xd1c0317d0b5e00a7)
+/* Most bytes in one message with the head; more follow it */
+#define WINDOW_EAGER 4096
+/* Bytes copied, and messages taken or put, in one turn */
+#define WINDOW_PIECE (UINT64_C(1) << 20)
+#define WINDOW_BUDGET 64
+#define WINDOW_NO_SIGNAL UINT16_MAX
+
+/* Signatures of messages */
+#define WINDOW_HEAD UINT32_C(0x77696e31)
+#define WINDOW_BYTES UINT32_C(0x77696e32)
+
+enum window_what {
+	WINDOW_PUT,  /* of 0 bytes without a window: a signal */
+	WINDOW_GET,  /* asks for bytes */
+	WINDOW_REPLY /* has them */
+};
+
+/* A message begins with it. */
+struct window_head {
+	uint32_t what;
+	uint32_t window;
+	uint64_t offset, bytes;
+	uint16_t signal, context;
+	uint32_t get; /* number of the get, of GET and REPLY */
+};
+
+struct dicomm_window {
+	uint64_t magic;
+	struct dicomm_comm *comm;
+	uint32_t id; /* the same on all ranks */
+	uint8_t *at;
+	uint64_t bytes;
+	uint64_t *sizes; /* owned: bytes of each rank */
+	struct mem_handles handles;
+	struct dicomm_window *next;
+};
+
+/* Bytes to a peer, in the order of its queue */
+struct transfer {
+	struct transfer *next;
+	struct window_head head;
+	const uint8_t *from;
+	uint64_t moved; /* bytes that were put */
+	uint64_t seq;   /* done when the peer has released this message */
+	bool headed, done;
+	bool owned; /* the queue frees it */
+};
+
+/* A one-sided call */
+struct window_call {
+	struct own_call own; /* first */
+	struct dicomm_comm *comm;
+	enum coll coll;
+	int peer;
+	struct transfer out; /* what it sends */
+	bool begun;
+	struct mem_handles handles; /* of the user's buffer */
+	/* A get: where its bytes go, and how many of them are missing */
+	uint8_t *into;
+	bool arrived;
+	struct window_call *next; /* in the list of gets of its partner */
+	/* wait_signal */
+	int n;
+	struct window_want {
+		int peer, signal, context;
+		uint64_t count;
+	} * wants;
+};
+
+struct signal_count {
+	uint64_t arrived, taken;
+};
+
+/* What this rank has to do with one peer */
+struct partner {
+	bool known; /* it has begun to send, and is in the list */
+	/* To the peer: transfers that are not done; those from `unsent` on are
+	 * not put as a whole. */
+	struct transfer *first, *unsent;
+	/* Heads, with bytes that go with them, while they are sent: a place for
+	 * each slot */
+	uint8_t *room;
+	struct window_call *gets; /* that wait for their reply */
+	/* From the peer: the transfer whose bytes are to come */
+	struct window_head now;
+	uint8_t *to;
+	uint64_t left;
+	struct tp_ref ref;
+	uint64_t ref_bytes;
+	uint64_t seq;     /* of that reference; 0: none */
+	uint64_t reading; /* bytes of a read under way */
+	/* [context][signal]; NULL: none has counted yet */
+	struct signal_count *signals[DICOMM_SIGNAL_CONTEXTS];
+};
+
+struct windows {
+	struct dicomm_window *first;
+	uint32_t registered; /* windows so far; the id of the latest one */
+	uint32_t gets;       /* so far */
+	/* Ranks that have begun to send, and ranks to which this one sends */
+	int *known, *outs;
+	int nknown, nouts;
+	int look;                  /* the rank to look for next */
+	struct partner partners[]; /* [ranks] */
+};
+
+static inline struct partner *partner_of(const struct dicomm_comm *comm,
+					 int rank)
+{
+	return &comm->windows->partners[rank];
+}
+
+static inline struct channel *window_channel(struct peer *peer)
+{
+	return &peer->channel[TP_WINDOW];
+}
+
+/* windows.c: makes comm->windows, and has the rank served from now on. */
+dicomm_result_t windows_begin(struct dicomm_comm *comm);
+/* AGAIN: that rank has not begun to send. */
+dicomm_result_t windows_know(struct dicomm_comm *comm, int rank);
+/* NULL: this rank has none of that number, or no longer. */
+struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id);
+
+/* register.c: takes it off the list of its communicator. */
+void window_free(struct dicomm_window *w);
+
+/* outgoing.c: connects to a peer. */
+dicomm_result_t outgoing_connect(struct dicomm_comm *comm, int rank);
+void outgoing_add(struct partner *to, struct transfer *t);
+void outgoing_remove(struct partner *to, const struct transfer *t);
+/* Puts a short transfer at once. False: it has to go into the queue. */
+bool outgoing_quick(struct dicomm_comm *comm, int rank,
+		    const struct window_head *head, const void *from);
+/* Puts what can be put, and ends what the peer has received. */
+dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved);
+/* Is anything under way to that peer? */
+bool outgoing_pending(struct dicomm_comm *comm, int rank);
+
+/* incoming.c: takes what has come from a peer. */
+dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved);
+struct signal_count *signal_of(struct partner *from, int signal, int context);
+
+/* call.c: a call goes on; it is given up; whom it waits for. */
+dicomm_result_t window_call_turn(struct own_call *own, bool *moved);
+void window_call_drop(struct own_call *own);
+int window_call_awaits(const struct own_call *own);
+/* Runs it to its end in this thread, which is not in the data path yet. */
+dicomm_result_t window_call_run(struct window_call *c, const struct call *call);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a rank keeps for one-sided calls, and how it serves its peers. */
+#include <stdlib.h>
+
+#include "src/base/log.h"
+#include "src/core/connect.h"
+#include "src/core/cross_progress.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/window/window.h"
+
+dicomm_result_t windows_know(struct dicomm_comm *comm, int rank)
+{
+	struct windows *w = comm->windows;
+	struct peer *peer;
+
+	if (w->partners[rank].known)
+		return DICOMM_SUCCESS;
+	TRY(comm_peer(comm, rank, &peer));
+	TRY(comm_connect_in(comm, peer, TP_WINDOW));
+	w->partners[rank].known = true;
+	w->known[w->nknown++] = rank;
+	return DICOMM_SUCCESS;
+}
+
+/* Look whether one more rank has begun to send. Ranks that have not are many,
+ * so each poll looks at one of them. */
+static void look_for_one(struct dicomm_comm *comm)
+{
+	struct windows *w = comm->windows;
+	int rank = w->look;
+
+	w->look = rank + 1 < comm->ranks ? rank + 1 : 0;
+	if (w->partners[rank].known || !comm->peers[rank].transports ||
+	    (rank != comm->rank && control_gone(comm->control, rank)))
+		return;
+	/* It may leave at this moment. Whoever waits for it is told. */
+	log_hold();
+	windows_know(comm, rank);
+	log_release(false);
+}
+
+static bool serve(struct dicomm_comm *comm)
+{
+	struct windows *w = comm->windows;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	bool moved = false;
+	int rank = -1;
+
+	if (fault_is(comm))
+		return false;
+	if (w->nknown < comm->ranks)
+		look_for_one(comm);
+	for (int i = 0; i < w->nknown && status == DICOMM_SUCCESS; i++) {
+		rank = w->known[i];
+		status = incoming_turn(comm, rank, &moved);
+	}
+	for (int i = 0; i < w->nouts && status == DICOMM_SUCCESS; i++) {
+		rank = w->outs[i];
+		if (w->partners[rank].first)
+			status = outgoing_turn(comm, rank, &moved);
+	}
+	if (status != DICOMM_SUCCESS)
+		fault_own(comm, status, rank);
+	return moved;
+}
+
+static void free_all(struct dicomm_comm *comm)
+{
+	struct windows *w = comm->windows;
+
+	for (int r = 0; r < comm->ranks; r++) {
+		struct partner *p = &w->partners[r];
+		struct transfer *t;
+
+		while ((t = p->first)) {
+			p->first = t->next;
+			if (t->owned)
+				free(t);
+		}
+		free(p->room);
+		for (int c = 0; c < DICOMM_SIGNAL_CONTEXTS; c++)
+			free(p->signals[c]);
+	}
+	while (w->first)
+		window_free(w->first);
+	free(w->known);
+	free(w);
+	comm->windows = NULL;
+	comm->service = NULL;
+}
+
+static const struct comm_service service = {serve, free_all};
+
+dicomm_result_t windows_begin(struct dicomm_comm *comm)
+{
+	size_t ranks = (size_t)comm->ranks;
+	struct windows *w;
+
+	if (comm->windows)
+		return DICOMM_SUCCESS;
+	w = calloc(1, sizeof(*w) + ranks * sizeof(w->partners[0]));
+	if (w)
+		w->known = calloc(2 * ranks, sizeof(*w->known));
+	if (!w || !w->known) {
+		free(w);
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "windows: no memory for %d ranks", comm->ranks);
+	}
+	w->outs = w->known + ranks;
+	comm->windows = w;
+	comm->service = &service;
+	return cross_progress_serve(comm);
+}
+
+struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id)
+{
+	struct dicomm_window *w = comm->windows->first;
+
+	while (w && w->id != id)
+		w = w->next;
+	return w;
+}
