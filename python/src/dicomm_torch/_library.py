@@ -154,6 +154,7 @@ _FUNCTIONS = {
     "barrier": [_COMM, _STREAM],
     "host_stream_create": [POINTER(_STREAM)],
     "host_stream_destroy": [_STREAM],
+    "host_stream_synchronize": [_STREAM],
     "host_stream_request": [_STREAM, POINTER(_REQUEST)],
     "request_query": [_REQUEST],
     "request_wait": [_REQUEST, c_int],
