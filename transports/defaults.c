@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "transports/defaults.h"
 
-#include <sched.h>
 #include <stdio.h>
 
 dicomm_result_t defaults_mem_reg(struct tp_device *dev, const void *addr,
@@ -43,11 +42,4 @@ void defaults_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 {
 	(void)dev;
 	(void)mem;
-}
-
-void defaults_wait(struct tp_device *dev, unsigned us)
-{
-	(void)dev;
-	(void)us;
-	sched_yield();
 }

@@ -20,7 +20,4 @@ bool defaults_mem_support(unsigned n, const struct tp_region *region,
 			  const struct tp_place *place,
 			  struct tp_mem_support *out);
 
-/* wait() of a transport that cannot be woken: yields once. */
-void defaults_wait(struct tp_device *dev, unsigned us);
-
 #endif

@@ -320,7 +320,8 @@ static dicomm_result_t segment_import(const struct shm_address *a,
 			      a->rank);
 		goto close_fd;
 	}
-	seg->head = mmap(NULL, seg->mapped, PROT_READ, MAP_SHARED, fd, 0);
+	seg->head = mmap(NULL, seg->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 fd, 0);
 	if (seg->head == MAP_FAILED) {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "shm: rank %" PRIu32 ": map its segment: %m",

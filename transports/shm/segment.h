@@ -18,11 +18,12 @@
 #include <sys/types.h>
 
 #include "transports/shm/address.h"
+#include "transports/shm/doorbell.h"
 #include "transports/transport.h"
 
 #define SHM_FREED_IDS 256
 
-/* Start of a segment; only its owner writes it. */
+/* Start of a segment; only its owner writes it, but for the doorbell. */
 struct shm_header {
 	uint64_t magic;
 	uint64_t nonce[2]; /* random: tells segments apart */
@@ -35,7 +36,9 @@ struct shm_header {
 	 * lists them. */
 	_Atomic uint64_t freed;
 	_Atomic uint64_t freed_ids[SHM_FREED_IDS];
-	_Atomic uint64_t ring[]; /* [peer * TP_CLASSES + class] */
+	shm_doorbell doorbell __attribute__((aligned(TP_LINE_BYTES)));
+	/* [peer * TP_CLASSES + class]; apart from the doorbell */
+	_Atomic uint64_t ring[] __attribute__((aligned(TP_LINE_BYTES)));
 };
 
 /* A range of lengths in bytes; first is 0 until the receiver has set it. */

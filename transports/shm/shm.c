@@ -77,6 +77,9 @@ struct in {
 struct tp_peer {
 	struct out out[TP_CLASSES];
 	const _Atomic bool *aborted; /* aborted of the device */
+	/* Of the peer's segment; until that is mapped, one that is never
+	 * armed. */
+	shm_doorbell *doorbell;
 	struct in in[TP_CLASSES];
 	struct tp_device *dev;
 	struct tp_peer *next, *next_lender;
@@ -97,6 +100,7 @@ struct tp_peer {
 
 struct tp_device {
 	_Atomic bool aborted;
+	shm_doorbell no_doorbell;
 	struct tp_config config;
 	/* found once, since each of many peers is compared with it */
 	struct shm_host host;
@@ -257,6 +261,7 @@ static dicomm_result_t shm_peer_open(struct tp_device *dev, int rank,
 	memset(peer, 0, sizeof(*peer));
 	peer->dev = dev;
 	peer->aborted = &dev->aborted;
+	peer->doorbell = &dev->no_doorbell;
 	peer->rank = rank;
 	peer->address = a;
 	peer->own = shm_segment_is_own(&a);
@@ -282,6 +287,18 @@ static _Atomic uint64_t *directory(const struct shm_segment *seg, int peer,
 	return &seg->head->ring[(size_t)peer * TP_CLASSES + c];
 }
 
+/* Map the peer's segment when it is first needed. With many ranks, most pairs
+ * never communicate. */
+static dicomm_result_t peer_attach(struct tp_peer *peer)
+{
+	if (!peer->mappings)
+		TRY(shm_mappings_create(&peer->mappings));
+	if (!peer->seg)
+		TRY(shm_segment_attach(&peer->address, &peer->seg));
+	peer->doorbell = &peer->seg->head->doorbell;
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 				       struct tp_outbox *outbox)
 {
@@ -300,6 +317,9 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 		o->limit = peer->dev->config.slots;
 		atomic_store_explicit(directory(seg, peer->rank, c),
 				      o->ring->offset, memory_order_release);
+		/* For its doorbell. Without one, the peer looks now and then.
+		 */
+		(void)peer_attach(peer);
 	}
 	*outbox = (struct tp_outbox){
 		.released = &o->tail->released,
@@ -307,17 +327,6 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 		.data_stride = o->slot_bytes,
 		.slot_mask = (uint32_t)o->mask,
 	};
-	return DICOMM_SUCCESS;
-}
-
-/* Map the peer's segment when it is first needed. With many ranks, most pairs
- * never communicate. */
-static dicomm_result_t peer_attach(struct tp_peer *peer)
-{
-	if (!peer->mappings)
-		TRY(shm_mappings_create(&peer->mappings));
-	if (!peer->seg)
-		TRY(shm_segment_attach(&peer->address, &peer->seg));
 	return DICOMM_SUCCESS;
 }
 
@@ -493,7 +502,8 @@ static inline void copy_small(uint8_t *dst, const uint8_t *src, uint64_t len)
 	}
 }
 
-static inline dicomm_result_t deliver(struct tp_line *line, uint64_t seq,
+static inline dicomm_result_t deliver(const struct tp_peer *peer,
+				      struct tp_line *line, uint64_t seq,
 				      uint32_t signature, enum tp_kind kind,
 				      uint64_t len)
 {
@@ -501,6 +511,7 @@ static inline dicomm_result_t deliver(struct tp_line *line, uint64_t seq,
 	line->kind = kind;
 	line->len = len;
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
+	shm_doorbell_notify(peer->doorbell);
 	return DICOMM_SUCCESS;
 }
 
@@ -556,7 +567,7 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 			    "shm: put of %" PRIu64 " bytes into a slot of "
 			    "%" PRIu64,
 			    len, o->slot_bytes);
-	return deliver(line, seq, signature, kind, len);
+	return deliver(peer, line, seq, signature, kind, len);
 }
 
 static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
@@ -574,7 +585,7 @@ static dicomm_result_t shm_put(struct tp_peer *peer, enum tp_class c,
 		return put_any(peer, c, seq, signature, kind, body, len);
 	line = &o->lines[seq & o->mask];
 	copy_small(line->room, body, len);
-	return deliver(line, seq, signature, TP_DATA, len);
+	return deliver(peer, line, seq, signature, TP_DATA, len);
 }
 
 static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
@@ -586,6 +597,7 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 		reading_end(peer);
 	in->done = seq;
 	atomic_store_explicit(&in->tail->released, seq, memory_order_release);
+	shm_doorbell_notify(peer->doorbell);
 	return DICOMM_SUCCESS;
 }
 
@@ -719,9 +731,11 @@ static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 		in->pulls = calloc(peer->dev->config.slots, sizeof(*in->pulls));
 	if (!in->pulls)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
-	return shm_pull_begin(in->ring, in->pulls, in->done, seq,
-			      (uint8_t *)dst + got,
-			      shm_ref_address(ref) + offset + got, len - got);
+	status = shm_pull_begin(in->ring, in->pulls, in->done, seq,
+				(uint8_t *)dst + got,
+				shm_ref_address(ref) + offset + got, len - got);
+	shm_doorbell_notify(peer->doorbell);
+	return status;
 }
 
 /* shm_read() copies everything before it returns, but for what the sender
@@ -730,13 +744,16 @@ static dicomm_result_t shm_read_status(struct tp_peer *peer, enum tp_class c,
 				       uint64_t seq)
 {
 	struct in *in = &peer->in[c];
+	dicomm_result_t status;
 
 	if (!in->pulls)
 		return DICOMM_SUCCESS;
 	if (atomic_load(&peer->dev->aborted))
 		return DICOMM_ERR_ABORTED;
 	TRY(shm_intact(peer));
-	return shm_pull_poll(in->ring, in->pulls, seq);
+	status = shm_pull_poll(in->ring, in->pulls, seq);
+	shm_doorbell_notify(peer->doorbell); /* it may have asked for more */
+	return status;
 }
 
 /* Returns the number of the last message in the ring. Messages arrive in
@@ -786,9 +803,12 @@ static bool serve(struct tp_device *dev)
 		return false;
 	for (struct tp_peer *p = dev->lenders; p; p = p->next_lender)
 		for (int c = 0; c < TP_CLASSES; c++)
-			if (p->out[c].ring)
-				moved |= shm_pull_serve(p->out[c].ring,
-							&p->out[c].questions);
+			if (p->out[c].ring &&
+			    shm_pull_serve(p->out[c].ring,
+					   &p->out[c].questions)) {
+				shm_doorbell_notify(p->doorbell);
+				moved = true;
+			}
 	return moved;
 }
 
@@ -812,6 +832,11 @@ static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 	(void)dev;
 	(void)peer;
 	return DICOMM_SUCCESS; /* memory does not fail */
+}
+
+static void shm_wait(struct tp_device *dev, unsigned us)
+{
+	shm_doorbell_wait(&dev->seg->head->doorbell, us);
 }
 
 /* Only rings are ever written, so there is nothing to stop. But other ranks of
@@ -850,6 +875,7 @@ static uint64_t shm_memory(const struct tp_device *dev)
 const struct transport transport_shm = {
 	.name = "shm",
 	.intra_node = true,
+	.wait_wakes = true,
 	.usable = shm_usable,
 	.open = shm_open_device,
 	.set_slot_bytes = shm_set_slot_bytes,
@@ -876,8 +902,7 @@ const struct transport transport_shm = {
 	.read = shm_read,
 	.read_status = shm_read_status,
 	.poll = shm_poll,
-	/* A peer that puts a message does not wake anybody. */
-	.wait = defaults_wait,
+	.wait = shm_wait,
 	.broken = shm_broken,
 	.abort = shm_abort,
 	.memory = shm_memory,
