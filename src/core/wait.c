@@ -2,13 +2,13 @@
 /* How a rank waits for another one, how long, and what it reports. */
 #include "src/core/wait.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/yield.h"
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
 #include "src/core/fault.h"
@@ -22,6 +22,8 @@
 #define REST_US 500
 #define REST_MAX_US 5000
 #define REST_SHARE 16
+/* Polls before a thread gives its core away that others want, too. */
+#define SPIN_CROWDED 500
 /* If two ranks disagree, one may notice this up to a second after the other. */
 #define ASK_AFTER_NS UINT64_C(400000000)
 #define ASK_MS 500  /* how long to wait for an answer */
@@ -327,18 +329,32 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	return DICOMM_SUCCESS;
 }
 
-/* Gives the core away. Messages that pass through the kernel need this thread
- * to sleep. If neighbours could not wake it, it sleeps only briefly. */
-static void rest(struct dicomm_comm *comm)
+unsigned wait_spin(const struct dicomm_comm *comm)
 {
-	struct comm_transport *w = comm->slow_transport;
+	return cores_crowded() && comm->spin > SPIN_CROWDED ? SPIN_CROWDED
+							    : comm->spin;
+}
 
+/* Gives the core away. Messages that pass through the kernel need this thread
+ * to sleep. If neighbours could not wake it, or it has other work, it sleeps
+ * only briefly. */
+static void rest(struct dicomm_comm *comm, bool alone)
+{
+	const struct timespec t = {0, NAP_US * 1000};
+	struct comm_transport *w = comm->slow_transport;
+	bool slow = w;
+
+	if (!slow && core_yield())
+		return;
+	if (!slow)
+		w = comm->only_transport;
 	if (w)
-		w->transport->wait(w->device, w == comm->only_transport
-						      ? REST_US
-						      : NAP_US);
+		w->transport->wait(w->device,
+				   w == comm->only_transport && (slow || alone)
+					   ? REST_US
+					   : NAP_US);
 	else
-		sched_yield();
+		nanosleep(&t, NULL);
 }
 
 /* Returns how long to sleep on a transport, in microseconds. Credits and faults
@@ -384,18 +400,20 @@ bool wait_is_due(struct waiter *w)
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 {
 	uint64_t now;
+	unsigned spin;
 	bool due;
 
 	comm_poll(f->comm);
-	if (++w->polls < f->comm->spin) {
+	spin = wait_spin(f->comm);
+	if (++w->polls < spin) {
 		if (w->polls % 64 == 0 && fault_is(f->comm))
 			return fault_report(f->comm);
 		return DICOMM_SUCCESS;
 	}
 	if (fault_is(f->comm))
 		return fault_report(f->comm);
-	rest(f->comm);
-	if ((w->polls - f->comm->spin) % YIELDS_PER_CHECK)
+	rest(f->comm, f->alone);
+	if ((w->polls - spin) % YIELDS_PER_CHECK)
 		return DICOMM_SUCCESS;
 	now = clock_ns();
 	due = is_due(w, now);
@@ -421,6 +439,6 @@ dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f)
 void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
 	comm_poll(comm);
-	if (++w->polls > comm->spin)
-		rest(comm);
+	if (++w->polls > wait_spin(comm))
+		rest(comm, false);
 }

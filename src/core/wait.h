@@ -19,6 +19,9 @@ struct waiter {
 	bool warned;
 };
 
+/* Polls before a waiting thread gives its core away. */
+unsigned wait_spin(const struct dicomm_comm *comm);
+
 /* wait_pause() waits a little, for a caller that has its own time limit.
  * wait_moved() is called after progress: the wait begins again. */
 void wait_pause(struct dicomm_comm *comm, struct waiter *w);

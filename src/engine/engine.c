@@ -75,7 +75,7 @@ bool engine_wait(struct waiter *w, struct operation *op, bool alone)
 	uint64_t checked_ns = w->checked_ns;
 
 	/* Only the slow part checks which rank is late. */
-	if (w->polls + 1 >= op->comm->spin)
+	if (w->polls + 1 >= wait_spin(op->comm))
 		blocked_on(op, &f);
 	wait_more(w, &f);
 	return w->checked_ns != checked_ns;

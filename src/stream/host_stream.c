@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -18,6 +17,7 @@
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
+#include "src/base/yield.h"
 #include "src/engine/prepare.h"
 #include "src/stream/request.h"
 #include "src/stream/submit.h"
@@ -448,9 +448,7 @@ static void pass(struct batch **batches, unsigned round)
 		poll_others(*batches, idle->waiting->comm);
 		if (engine_wait(&idle->waiter, idle->waiting, false))
 			watch_others(idle);
-	} else if (++quiet < QUIET_YIELDS) {
-		sched_yield();
-	} else {
+	} else if (++quiet >= QUIET_YIELDS || !core_yield()) {
 		nanosleep(&nap, NULL);
 	}
 	if (round % LOOK_PASSES == 0)
@@ -466,9 +464,9 @@ static void *progress(void *arg)
 	for (;;) {
 		for (int i = 0; i < IDLE_YIELDS && !batches; i++) {
 			if (atomic_load_explicit(&inbox_count,
-						 memory_order_relaxed))
+						 memory_order_relaxed) ||
+			    !core_yield())
 				break;
-			sched_yield();
 		}
 		if (!batches ||
 		    atomic_load_explicit(&inbox_count, memory_order_relaxed)) {

@@ -4,7 +4,6 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/yield.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
@@ -98,7 +98,8 @@ bool request_await(struct dicomm_request *r, uint64_t ns)
 	for (int i = 0; i < YIELDS; i++) {
 		if (request_is_done(r))
 			return true;
-		sched_yield();
+		if (!core_yield())
+			break;
 	}
 	while (!request_is_done(r)) {
 		if (end && clock_ns() >= end)
