@@ -305,6 +305,9 @@ static void init(void)
 	bool version = false;
 	char text[32];
 
+	/* The first localtime_r() would do this, and allocate memory, perhaps
+	 * in a signal handler that calls dicomm_comm_abort(). */
+	tzset();
 	if (gethostname(host, sizeof(host)) < 0)
 		strcpy(host, "?");
 	host[sizeof(host) - 1] = '\0';
