@@ -146,30 +146,6 @@ static dicomm_result_t check_apart(const char *f, const void *send,
 		   f, send, recv);
 }
 
-/* For a device, its runtime checks the stream when the call is queued. */
-static dicomm_result_t check_stream(const char *f,
-				    const struct dicomm_comm *comm,
-				    dicomm_stream_t stream)
-{
-	if (__builtin_expect(stream && !comm->dev && !stream_valid(stream), 0))
-		return stream_refuse(stream, f);
-	return DICOMM_SUCCESS;
-}
-
-/* Log a refusal to the communicator's log_fn. The owner of a broken one was
- * told before. */
-static dicomm_result_t heard(const struct dicomm_comm *comm,
-			     dicomm_result_t status)
-{
-	if (__builtin_expect(status == DICOMM_SUCCESS, 1) || !comm ||
-	    comm->magic != COMM_MAGIC || fault_is(comm))
-		return status;
-	comm_listen(comm);
-	log_repeat();
-	comm_listen(NULL);
-	return status;
-}
-
 /* Run a repeated blocking call with few checks; see prepared_quick(). False:
  * nothing has happened, take the slow path. */
 static inline __attribute__((always_inline)) bool
@@ -214,7 +190,7 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 		TRY(check_op(f, comm, type, op, &call));
 	if (coll_rooted(coll))
 		TRY(check_rank(f, "root", comm, root));
-	TRY(check_stream(f, comm, stream));
+	TRY(stream_check(stream, comm, f));
 	coll_layout(coll, comm->rank, comm->ranks, root, &sb, &rb);
 	send_blocks = sb;
 	recv_blocks = rb;
@@ -243,8 +219,8 @@ uniform(const char *f, enum coll coll, const void *send, void *recv,
 				      comm, stream, &status),
 			     1))
 		return status;
-	return heard(comm, uniform_checked(f, coll, send, recv, count, type, op,
-					   root, comm, stream));
+	return comm_heard(comm, uniform_checked(f, coll, send, recv, count,
+						type, op, root, comm, stream));
 }
 
 dicomm_result_t dicomm_allreduce(const void *send, void *recv, size_t count,
@@ -344,7 +320,7 @@ static dicomm_result_t send_checked(const char *f, const struct call *call,
 	TRY(check_type(f, call->type));
 	TRY(check_rank(f, "peer", comm, call->root));
 	TRY(check_tag(f, comm, call->root, call->tag));
-	TRY(check_stream(f, comm, stream));
+	TRY(stream_check(stream, comm, f));
 	TRY(check_buffer(f, "send", call->send, 1, call->count, call->type));
 	TRY(check_memory(f, comm, call->send,
 			 call->count * type_bytes(call->type), NULL, 0));
@@ -361,13 +337,13 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 				      DICOMM_SUM, peer, comm, stream, &status),
 			     1))
 		return status;
-	return heard(comm, send_checked("send",
-					&(struct call){.coll = COLL_SEND,
-						       .type = type,
-						       .root = peer,
-						       .count = count,
-						       .send = send},
-					comm, stream));
+	return comm_heard(comm, send_checked("send",
+					     &(struct call){.coll = COLL_SEND,
+							    .type = type,
+							    .root = peer,
+							    .count = count,
+							    .send = send},
+					     comm, stream));
 }
 
 static dicomm_result_t check_source(const char *f, struct dicomm_comm *comm,
@@ -392,7 +368,7 @@ static dicomm_result_t recv_checked(const char *f, const struct call *call,
 	TRY(check_type(f, call->type));
 	TRY(check_source(f, comm, call, may_be_any));
 	TRY(check_tag(f, comm, call->root, call->tag));
-	TRY(check_stream(f, comm, stream));
+	TRY(stream_check(stream, comm, f));
 	TRY(check_buffer(f, "recv", call->recv, 1, call->count, call->type));
 	TRY(check_memory(f, comm, NULL, 0, call->recv,
 			 call->count * type_bytes(call->type)));
@@ -409,13 +385,13 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 				      DICOMM_SUM, peer, comm, stream, &status),
 			     1))
 		return status;
-	return heard(comm, recv_checked("recv",
-					&(struct call){.coll = COLL_RECV,
-						       .type = type,
-						       .root = peer,
-						       .count = count,
-						       .recv = recv},
-					false, comm, stream));
+	return comm_heard(comm, recv_checked("recv",
+					     &(struct call){.coll = COLL_RECV,
+							    .type = type,
+							    .root = peer,
+							    .count = count,
+							    .recv = recv},
+					     false, comm, stream));
 }
 
 dicomm_result_t dicomm_send_tag(const void *send, size_t count,
@@ -427,14 +403,14 @@ dicomm_result_t dicomm_send_tag(const void *send, size_t count,
 	if (!tag && repeated(COLL_SEND, send, NULL, count, type, DICOMM_SUM,
 			     peer, comm, stream, &status))
 		return status;
-	return heard(comm, send_checked("send_tag",
-					&(struct call){.coll = COLL_SEND,
-						       .type = type,
-						       .root = peer,
-						       .count = count,
-						       .tag = tag,
-						       .send = send},
-					comm, stream));
+	return comm_heard(comm, send_checked("send_tag",
+					     &(struct call){.coll = COLL_SEND,
+							    .type = type,
+							    .root = peer,
+							    .count = count,
+							    .tag = tag,
+							    .send = send},
+					     comm, stream));
 }
 
 dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
@@ -451,15 +427,15 @@ dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
 						    .count = count};
 		return result;
 	}
-	return heard(comm, recv_checked("recv_tag",
-					&(struct call){.coll = COLL_RECV,
-						       .type = type,
-						       .root = peer,
-						       .count = count,
-						       .tag = tag,
-						       .status = status,
-						       .recv = recv},
-					true, comm, stream));
+	return comm_heard(comm, recv_checked("recv_tag",
+					     &(struct call){.coll = COLL_RECV,
+							    .type = type,
+							    .root = peer,
+							    .count = count,
+							    .tag = tag,
+							    .status = status,
+							    .recv = recv},
+					     true, comm, stream));
 }
 
 static dicomm_result_t barrier_checked(dicomm_comm_t comm,
@@ -469,7 +445,7 @@ static dicomm_result_t barrier_checked(dicomm_comm_t comm,
 		.coll = COLL_BARRIER, .type = DICOMM_INT8, .root = -1};
 
 	TRY(comm_check(comm, "barrier"));
-	TRY(check_stream("barrier", comm, stream));
+	TRY(stream_check(stream, comm, "barrier"));
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -481,7 +457,7 @@ dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream)
 				      DICOMM_SUM, -1, comm, stream, &status),
 			     1))
 		return status;
-	return heard(comm, barrier_checked(comm, stream));
+	return comm_heard(comm, barrier_checked(comm, stream));
 }
 
 /* ---- counts for each rank ---- */
@@ -607,7 +583,7 @@ static dicomm_result_t check_v(const char *f, struct dicomm_comm *comm,
 		TRY(check_op(f, comm, call->type, call->op, call));
 	if (coll_rooted(call->coll))
 		TRY(check_rank(f, "root", comm, call->root));
-	return check_stream(f, comm, stream);
+	return stream_check(stream, comm, f);
 }
 
 /* How an operation is given the blocks of a side: a list needs no
@@ -658,8 +634,9 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 				  .counts = recvcounts,
 				  .displs = recvdispls};
 
-	return heard(comm, alltoallv_checked("alltoallv", &sent, &received,
-					     FORM_DISPLS, type, comm, stream));
+	return comm_heard(comm,
+			  alltoallv_checked("alltoallv", &sent, &received,
+					    FORM_DISPLS, type, comm, stream));
 }
 
 dicomm_result_t
@@ -677,8 +654,9 @@ dicomm_alltoallv_list(const void *const *sends, const size_t *sendcounts,
 				  .list = (const void *const *)recvs,
 				  .counts = recvcounts};
 
-	return heard(comm, alltoallv_checked("alltoallv_list", &sent, &received,
-					     FORM_LIST, type, comm, stream));
+	return comm_heard(comm,
+			  alltoallv_checked("alltoallv_list", &sent, &received,
+					    FORM_LIST, type, comm, stream));
 }
 
 static dicomm_result_t
@@ -708,8 +686,9 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 				  .counts = recvcounts,
 				  .displs = recvdispls};
 
-	return heard(comm, allgatherv_checked("allgatherv", send, &received,
-					      FORM_DISPLS, type, comm, stream));
+	return comm_heard(comm,
+			  allgatherv_checked("allgatherv", send, &received,
+					     FORM_DISPLS, type, comm, stream));
 }
 
 dicomm_result_t dicomm_allgatherv_list(const void *send, void *const *recvs,
@@ -723,9 +702,9 @@ dicomm_result_t dicomm_allgatherv_list(const void *send, void *const *recvs,
 				  .list = (const void *const *)recvs,
 				  .counts = recvcounts};
 
-	return heard(comm,
-		     allgatherv_checked("allgatherv_list", send, &received,
-					FORM_LIST, type, comm, stream));
+	return comm_heard(comm,
+			  allgatherv_checked("allgatherv_list", send, &received,
+					     FORM_LIST, type, comm, stream));
 }
 
 static dicomm_result_t
@@ -757,9 +736,9 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 			      .at = send,
 			      .counts = recvcounts};
 
-	return heard(comm, reduce_scatterv_checked("reduce_scatterv", &sent,
-						   FORM_PACKED, recv, type, op,
-						   comm, stream));
+	return comm_heard(comm, reduce_scatterv_checked(
+					"reduce_scatterv", &sent, FORM_PACKED,
+					recv, type, op, comm, stream));
 }
 
 dicomm_result_t
@@ -773,9 +752,10 @@ dicomm_reduce_scatterv_list(const void *const *sends, void *recv,
 			      .list = sends,
 			      .counts = recvcounts};
 
-	return heard(comm, reduce_scatterv_checked("reduce_scatterv_list",
-						   &sent, FORM_LIST, recv, type,
-						   op, comm, stream));
+	return comm_heard(comm,
+			  reduce_scatterv_checked("reduce_scatterv_list", &sent,
+						  FORM_LIST, recv, type, op,
+						  comm, stream));
 }
 
 static dicomm_result_t
@@ -804,9 +784,9 @@ dicomm_result_t dicomm_gatherv(const void *send, size_t sendcount, void *recv,
 				  .counts = recvcounts,
 				  .displs = recvdispls};
 
-	return heard(comm,
-		     gatherv_checked("gatherv", send, sendcount, &received,
-				     FORM_DISPLS, type, root, comm, stream));
+	return comm_heard(comm, gatherv_checked("gatherv", send, sendcount,
+						&received, FORM_DISPLS, type,
+						root, comm, stream));
 }
 
 dicomm_result_t dicomm_gatherv_list(const void *send, size_t sendcount,
@@ -820,9 +800,9 @@ dicomm_result_t dicomm_gatherv_list(const void *send, size_t sendcount,
 				  .list = (const void *const *)recvs,
 				  .counts = recvcounts};
 
-	return heard(comm,
-		     gatherv_checked("gatherv_list", send, sendcount, &received,
-				     FORM_LIST, type, root, comm, stream));
+	return comm_heard(comm, gatherv_checked("gatherv_list", send, sendcount,
+						&received, FORM_LIST, type,
+						root, comm, stream));
 }
 
 static dicomm_result_t
@@ -851,9 +831,9 @@ dicomm_result_t dicomm_scatterv(const void *send, const size_t *sendcounts,
 			      .counts = sendcounts,
 			      .displs = senddispls};
 
-	return heard(comm,
-		     scatterv_checked("scatterv", &sent, FORM_DISPLS, recv,
-				      recvcount, type, root, comm, stream));
+	return comm_heard(comm, scatterv_checked("scatterv", &sent, FORM_DISPLS,
+						 recv, recvcount, type, root,
+						 comm, stream));
 }
 
 dicomm_result_t dicomm_scatterv_list(const void *const *sends,
@@ -867,7 +847,7 @@ dicomm_result_t dicomm_scatterv_list(const void *const *sends,
 			      .list = sends,
 			      .counts = sendcounts};
 
-	return heard(comm,
-		     scatterv_checked("scatterv_list", &sent, FORM_LIST, recv,
-				      recvcount, type, root, comm, stream));
+	return comm_heard(comm, scatterv_checked("scatterv_list", &sent,
+						 FORM_LIST, recv, recvcount,
+						 type, root, comm, stream));
 }

@@ -40,6 +40,17 @@ void comm_listen(const struct dicomm_comm *comm)
 		log_set_sink(NULL, NULL);
 }
 
+dicomm_result_t comm_refused(const struct dicomm_comm *comm,
+			     dicomm_result_t status)
+{
+	if (!comm || comm->magic != COMM_MAGIC || fault_is(comm))
+		return status;
+	comm_listen(comm);
+	log_repeat();
+	comm_listen(NULL);
+	return status;
+}
+
 /* The largest config of any later version, in bytes. */
 #define CONFIG_BYTES_MAX 4096
 #define CONFIG_STRINGS 4

@@ -252,6 +252,18 @@ void comm_config_free(dicomm_config_t *config);
 /* From now on, messages of this thread also go to this communicator's log_fn.
  * NULL: to none. */
 void comm_listen(const struct dicomm_comm *comm);
+/* Sends the refusal of a call to this communicator's log_fn, if it is one. The
+ * owner of a broken one was told before. Returns the status. */
+dicomm_result_t comm_refused(const struct dicomm_comm *comm,
+			     dicomm_result_t status);
+/* The same for a call that may have succeeded. */
+static inline dicomm_result_t comm_heard(const struct dicomm_comm *comm,
+					 dicomm_result_t status)
+{
+	return __builtin_expect(status == DICOMM_SUCCESS, 1)
+		       ? status
+		       : comm_refused(comm, status);
+}
 
 /* Finds the position of a device on the machine, for transports. */
 void comm_place(const struct accel *accel, int index, struct tp_place *place);

@@ -420,8 +420,7 @@ dicomm_result_t dicomm_redistribute_run(dicomm_redistribute_t plan,
 	TRY(comm_check(plan->comm, f));
 	if (group_open())
 		return FAIL(DICOMM_ERR_INVALID_USAGE, "%s: not in a group", f);
-	if (stream && !plan->comm->dev && !stream_valid(stream))
-		return stream_refuse(stream, f);
+	TRY(stream_check(stream, plan->comm, f));
 	for (size_t i = 0; i < plan->plan->ntensors; i++) {
 		if (redist_plan_reads(plan->plan, i))
 			TRY(check_pointer(plan, "source", i,

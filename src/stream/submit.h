@@ -67,5 +67,15 @@ void stream_attach(dicomm_stream_t stream, struct dicomm_request *r);
 bool stream_valid(dicomm_stream_t stream);
 /* Log why this is no host stream of this process, and return the error. */
 dicomm_result_t stream_refuse(dicomm_stream_t stream, const char *function);
+/* Is it a stream that this rank can use? That of a device is checked by its
+ * runtime when the call is queued. */
+static inline dicomm_result_t stream_check(dicomm_stream_t stream,
+					   const struct dicomm_comm *comm,
+					   const char *function)
+{
+	if (__builtin_expect(stream && !comm->dev && !stream_valid(stream), 0))
+		return stream_refuse(stream, function);
+	return DICOMM_SUCCESS;
+}
 
 #endif

@@ -40,15 +40,6 @@ static dicomm_result_t check_flags(const char *f, unsigned flags)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t check_stream(const char *f,
-				    const struct dicomm_comm *comm,
-				    dicomm_stream_t stream)
-{
-	if (__builtin_expect(stream && !comm->dev && !stream_valid(stream), 0))
-		return stream_refuse(stream, f);
-	return DICOMM_SUCCESS;
-}
-
 /* The range of the peer's window; *bytes: its length */
 static dicomm_result_t check_window(const char *f,
 				    const struct dicomm_comm *comm,
@@ -144,19 +135,6 @@ static dicomm_result_t start(struct window_call *c, dicomm_datatype_t type,
 	return window_call_run(c, &call);
 }
 
-/* Log a refusal to the communicator's log_fn. */
-static dicomm_result_t heard(const struct dicomm_comm *comm,
-			     dicomm_result_t status)
-{
-	if (__builtin_expect(status == DICOMM_SUCCESS, 1) || !comm ||
-	    comm->magic != COMM_MAGIC || fault_is(comm))
-		return status;
-	comm_listen(comm);
-	log_repeat();
-	comm_listen(NULL);
-	return status;
-}
-
 /* A short transfer of a blocking call goes at once. */
 static bool put_quick(struct dicomm_comm *comm, int peer,
 		      const struct window_head *head, const void *from)
@@ -205,7 +183,7 @@ static dicomm_result_t put_checked(const void *local, size_t count,
 	TRY(check_peer(f, comm, peer));
 	TRY(check_window(f, comm, win, peer, offset, count, type, &bytes));
 	TRY(check_flags(f, flags));
-	TRY(check_stream(f, comm, stream));
+	TRY(stream_check(stream, comm, f));
 	TRY(check_local(f, comm, local, bytes));
 	if (signal != DICOMM_NO_SIGNAL) {
 		TRY(check_signal(f, signal, context));
@@ -225,8 +203,9 @@ dicomm_result_t dicomm_put_signal(const void *local, size_t count,
 				  int signal, int context, unsigned flags,
 				  dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	return heard(comm, put_checked(local, count, type, peer, win, offset,
-				       signal, context, flags, comm, stream));
+	return comm_heard(comm,
+			  put_checked(local, count, type, peer, win, offset,
+				      signal, context, flags, comm, stream));
 }
 
 static dicomm_result_t signal_checked(int peer, int signal, int context,
@@ -240,7 +219,7 @@ static dicomm_result_t signal_checked(int peer, int signal, int context,
 	TRY(check_peer(f, comm, peer));
 	TRY(check_signal(f, signal, context));
 	TRY(check_flags(f, flags));
-	TRY(check_stream(f, comm, stream));
+	TRY(stream_check(stream, comm, f));
 	head.signal = (uint16_t)signal;
 	head.context = (uint16_t)context;
 	return send_head(COLL_SIGNAL, &head, NULL, DICOMM_INT8, 0, peer, comm,
@@ -250,8 +229,8 @@ static dicomm_result_t signal_checked(int peer, int signal, int context,
 dicomm_result_t dicomm_signal(int peer, int signal, int context, unsigned flags,
 			      dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	return heard(comm, signal_checked(peer, signal, context, flags, comm,
-					  stream));
+	return comm_heard(comm, signal_checked(peer, signal, context, flags,
+					       comm, stream));
 }
 
 /* Those of one signal become one. */
@@ -298,7 +277,7 @@ static dicomm_result_t wait_checked(int n,
 		return BAD("%s: n %d: negative", f, n);
 	if (n && !descs)
 		return BAD("%s: descs is NULL, n is %d", f, n);
-	TRY(check_stream(f, comm, stream));
+	TRY(stream_check(stream, comm, f));
 	if (n > FEW)
 		wants = calloc((size_t)n, sizeof(*wants));
 	if (!wants)
@@ -320,7 +299,7 @@ dicomm_result_t dicomm_wait_signal(int n,
 				   const dicomm_wait_signal_desc_t *descs,
 				   dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	return heard(comm, wait_checked(n, descs, comm, stream));
+	return comm_heard(comm, wait_checked(n, descs, comm, stream));
 }
 
 static dicomm_result_t get_checked(void *local, size_t count,
@@ -335,7 +314,7 @@ static dicomm_result_t get_checked(void *local, size_t count,
 	TRY(comm_check(comm, f));
 	TRY(check_peer(f, comm, peer));
 	TRY(check_window(f, comm, win, peer, offset, count, type, &bytes));
-	TRY(check_stream(f, comm, stream));
+	TRY(stream_check(stream, comm, f));
 	TRY(check_local(f, comm, local, bytes));
 	c = (struct window_call){.comm = comm,
 				 .coll = COLL_GET,
@@ -353,6 +332,6 @@ dicomm_result_t dicomm_get(void *local, size_t count, dicomm_datatype_t type,
 			   int peer, dicomm_window_t win, size_t offset,
 			   dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	return heard(comm, get_checked(local, count, type, peer, win, offset,
-				       comm, stream));
+	return comm_heard(comm, get_checked(local, count, type, peer, win,
+					    offset, comm, stream));
 }
