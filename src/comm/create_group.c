@@ -325,10 +325,7 @@ static dicomm_result_t create_now(void *arg)
 		status = comm_start_join(start, a->out, &id);
 	else if (start)
 		comm_start_refuse(start);
-	/* As in a split, the fault of the parent says more. */
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS &&
-	    fault_is(parent))
-		status = fault_report(parent);
+	status = fault_of_parent(parent, status);
 	auth_forget(&id, sizeof(id));
 	free_group(a);
 	return status;

@@ -153,10 +153,7 @@ static dicomm_result_t grow_now(void *arg)
 		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
 				     true, "comm_grow: no memory for %zu ranks",
 				     n);
-	/* As in a split, the fault of the parent says more. */
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS &&
-	    fault_is(parent))
-		status = fault_report(parent);
+	status = fault_of_parent(parent, status);
 	if (offers)
 		auth_forget(offers, n * sizeof(*offers));
 	free(offers);

@@ -134,10 +134,7 @@ static dicomm_result_t split_now(void *arg)
 		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
 				     true,
 				     "comm_split: no memory for %zu ranks", n);
-	/* The fault of the parent says more than what the child reports. */
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS &&
-	    fault_is(parent))
-		status = fault_report(parent);
+	status = fault_of_parent(parent, status);
 	free(all);
 	free(offers);
 	free(was);

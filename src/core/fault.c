@@ -251,6 +251,15 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 	return status;
 }
 
+dicomm_result_t fault_of_parent(struct dicomm_comm *comm,
+				dicomm_result_t status)
+{
+	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS ||
+	    !fault_is(comm))
+		return status;
+	return fault_report(comm);
+}
+
 void fault_text(struct dicomm_comm *comm, char *text, size_t len)
 {
 	pthread_mutex_lock(&comm->fault.lock);
