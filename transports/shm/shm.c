@@ -317,9 +317,11 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 		o->limit = peer->dev->config.slots;
 		atomic_store_explicit(directory(seg, peer->rank, c),
 				      o->ring->offset, memory_order_release);
-		/* For its doorbell. Without one, the peer looks now and then.
-		 */
+		/* For its doorbell. Without one, the peer looks now and then,
+		 * so a failure is nothing to report. */
+		log_catch(true);
 		(void)peer_attach(peer);
+		log_catch(false);
 	}
 	*outbox = (struct tp_outbox){
 		.released = &o->tail->released,
