@@ -342,19 +342,20 @@ static void rest(struct dicomm_comm *comm, bool alone)
 {
 	const struct timespec t = {0, NAP_US * 1000};
 	struct comm_transport *w = comm->slow_transport;
-	bool slow = w;
+	bool brief = false;
 
-	if (!slow && core_yield())
-		return;
-	if (!slow)
+	if (!w) {
+		if (core_yield())
+			return;
 		w = comm->only_transport;
-	if (w)
-		w->transport->wait(w->device,
-				   w == comm->only_transport && (slow || alone)
-					   ? REST_US
-					   : NAP_US);
-	else
+		brief = !alone;
+	}
+	if (!w)
 		nanosleep(&t, NULL);
+	else
+		w->transport->wait(
+			w->device,
+			w == comm->only_transport && !brief ? REST_US : NAP_US);
 }
 
 /* Returns how long to sleep on a transport, in microseconds. Credits and faults
