@@ -14,35 +14,12 @@
 
 #define PATIENCE_S 20.0
 #define COME_MS 1500
-#define COUNT 1000
 
 /* The transports of the cases */
 static const char *const routes[] = {"DICOMM_TRANSPORTS=shm",
 				     "DICOMM_TRANSPORTS=tcp"};
 
 #define ROUTES 2
-
-/* It has n ranks, of which this is the place-th, and adds up. */
-static void check_works(dicomm_comm_t comm, int n, int place)
-{
-	static _Thread_local double in[COUNT], out[COUNT];
-	int ranks, rank;
-
-	JOB_TRY(dicomm_comm_count(comm, &ranks));
-	JOB_TRY(dicomm_comm_user_rank(comm, &rank));
-	JOB_CHECK(ranks == n && rank == place, "rank %d of %d, not %d of %d",
-		  rank, ranks, place, n);
-	for (int i = 0; i < COUNT; i++)
-		in[i] = (place + 1) * 1000 + i;
-	JOB_TRY(dicomm_allreduce(in, out, COUNT, DICOMM_FLOAT64, DICOMM_SUM,
-				 comm, NULL));
-	for (int i = 0; i < COUNT; i++) {
-		double want = n * (n + 1) / 2 * 1000.0 + (double)i * n;
-
-		JOB_CHECK(out[i] == want, "element %d is %g, not %g", i, out[i],
-			  want);
-	}
-}
 
 static int place_of(const int *ranks, int n, int rank)
 {
@@ -58,7 +35,7 @@ static void make(const struct job_rank *me, const int *ranks, int n, int tag)
 
 	job_doing("create group %d", tag);
 	JOB_TRY(dicomm_comm_create_group(me->comm, ranks, n, tag, &comm, NULL));
-	check_works(comm, n, place_of(ranks, n, me->rank));
+	job_check_sums(comm, n, place_of(ranks, n, me->rank));
 	JOB_TRY(dicomm_comm_destroy(comm));
 }
 
@@ -355,7 +332,7 @@ static void in_background(struct job_rank *me)
 	status = job_settled(status, comm, PATIENCE_S);
 	JOB_CHECK(status == DICOMM_SUCCESS, "%d, \"%s\"", (int)status,
 		  dicomm_get_last_error(comm));
-	check_works(comm, 2, me->rank == 0);
+	job_check_sums(comm, 2, me->rank == 0);
 	JOB_TRY(dicomm_comm_destroy(comm));
 }
 

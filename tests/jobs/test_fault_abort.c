@@ -100,7 +100,6 @@ static void check_remote(const struct job_rank *me, dicomm_result_t status,
 
 /* ---- in a signal handler ---- */
 
-#ifndef __SANITIZE_THREAD__
 static dicomm_comm_t signalled;
 static _Atomic int handler_status = -1;
 
@@ -167,7 +166,6 @@ START_TEST(a_signal_handler_aborts_the_call_that_it_interrupts)
 	job_run(&(struct job){.run = interrupted, .ranks = 2});
 }
 END_TEST
-#endif
 
 /* ---- a call that waits ---- */
 
@@ -890,12 +888,12 @@ int main(void)
 	TCase *tcase = tcase_create("fault_abort");
 
 	tcase_set_timeout(tcase, job_is_long() ? 1000 : 100);
-#ifndef __SANITIZE_THREAD__
 	/* An abort tells the peers, for which it allocates memory; the thread
 	 * sanitizer refuses that in a handler. */
-	tcase_add_test(tcase,
-		       a_signal_handler_aborts_the_call_that_it_interrupts);
-#endif
+	if (!job_has_thread_sanitizer())
+		tcase_add_test(
+			tcase,
+			a_signal_handler_aborts_the_call_that_it_interrupts);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted, 0, HOWS);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted_among_threads, 0,
 			    HOWS);

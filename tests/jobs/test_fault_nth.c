@@ -259,6 +259,18 @@ static dicomm_result_t try_child(dicomm_result_t status, dicomm_comm_t child)
 	return status;
 }
 
+/* The call that made the child, and its first operation, are over. */
+static dicomm_result_t end_child(struct run *r, dicomm_result_t status,
+				 dicomm_comm_t child)
+{
+	status = try_child(status, child);
+	disarm(r);
+	if (status != DICOMM_SUCCESS && child)
+		dicomm_comm_abort(child);
+	JOB_TRY(dicomm_comm_destroy(child));
+	return status;
+}
+
 static dicomm_result_t split(struct run *r)
 {
 	dicomm_comm_t child = NULL;
@@ -267,12 +279,7 @@ static dicomm_result_t split(struct run *r)
 	job_barrier();
 	arm(r);
 	status = dicomm_comm_split(r->me->comm, 0, 0, &child, NULL);
-	status = try_child(status, child);
-	disarm(r);
-	if (status != DICOMM_SUCCESS && child)
-		dicomm_comm_abort(child);
-	JOB_TRY(dicomm_comm_destroy(child));
-	return status;
+	return end_child(r, status, child);
 }
 
 static dicomm_result_t create_group(struct run *r)
@@ -285,12 +292,7 @@ static dicomm_result_t create_group(struct run *r)
 	arm(r);
 	status =
 		dicomm_comm_create_group(r->me->comm, both, 2, 3, &child, NULL);
-	status = try_child(status, child);
-	disarm(r);
-	if (status != DICOMM_SUCCESS && child)
-		dicomm_comm_abort(child);
-	JOB_TRY(dicomm_comm_destroy(child));
-	return status;
+	return end_child(r, status, child);
 }
 
 static dicomm_result_t shrink(struct run *r)
@@ -301,12 +303,7 @@ static dicomm_result_t shrink(struct run *r)
 	job_barrier();
 	arm(r);
 	status = dicomm_comm_shrink(r->me->comm, NULL, 0, &child, NULL);
-	status = try_child(status, child);
-	disarm(r);
-	if (status != DICOMM_SUCCESS && child)
-		dicomm_comm_abort(child);
-	JOB_TRY(dicomm_comm_destroy(child));
-	return status;
+	return end_child(r, status, child);
 }
 
 static dicomm_result_t child_thread(struct run *r)

@@ -17,7 +17,6 @@
 
 #define PATIENCE_S 20.0
 #define COME_MS 1000
-#define COUNT 1000
 
 static const char *const routes[] = {"DICOMM_TRANSPORTS=shm",
 				     "DICOMM_TRANSPORTS=tcp"};
@@ -53,28 +52,13 @@ static void take_id(int n, dicomm_unique_id_t *id)
 	*id = b->id[n];
 }
 
-/* It has n ranks, of which this is the place-th, and adds up. */
+/* It has n ranks, of which this is the place-th, and all operations work. */
 static void check_works(dicomm_comm_t comm, int n, int place)
 {
-	static _Thread_local double in[COUNT], out[COUNT];
 	struct job_rank me = {.rank = place, .ranks = n, .comm = comm};
-	int ranks, rank;
 	struct storm s;
 
-	JOB_TRY(dicomm_comm_count(comm, &ranks));
-	JOB_TRY(dicomm_comm_user_rank(comm, &rank));
-	JOB_CHECK(ranks == n && rank == place, "rank %d of %d, not %d of %d",
-		  rank, ranks, place, n);
-	for (int i = 0; i < COUNT; i++)
-		in[i] = (place + 1) * 1000 + i;
-	JOB_TRY(dicomm_allreduce(in, out, COUNT, DICOMM_FLOAT64, DICOMM_SUM,
-				 comm, NULL));
-	for (int i = 0; i < COUNT; i++) {
-		double want = n * (n + 1) / 2 * 1000.0 + (double)i * n;
-
-		JOB_CHECK(out[i] == want, "element %d is %g, not %g", i, out[i],
-			  want);
-	}
+	job_check_sums(comm, n, place);
 	storm_begin(&s, &me, 12);
 	for (int i = 0; i < 3; i++)
 		JOB_TRY(storm_next(&s));

@@ -112,6 +112,29 @@ void job_exit(void)
 	_exit(0);
 }
 
+#define SUMS 1000 /* elements */
+
+void job_check_sums(dicomm_comm_t comm, int n, int place)
+{
+	static _Thread_local double in[SUMS], out[SUMS];
+	int ranks, rank;
+
+	JOB_TRY(dicomm_comm_count(comm, &ranks));
+	JOB_TRY(dicomm_comm_user_rank(comm, &rank));
+	JOB_CHECK(ranks == n && rank == place, "rank %d of %d, not %d of %d",
+		  rank, ranks, place, n);
+	for (int i = 0; i < SUMS; i++)
+		in[i] = (place + 1) * 1000 + i;
+	JOB_TRY(dicomm_allreduce(in, out, SUMS, DICOMM_FLOAT64, DICOMM_SUM,
+				 comm, NULL));
+	for (int i = 0; i < SUMS; i++) {
+		double want = n * (n + 1) / 2 * 1000.0 + (double)i * n;
+
+		JOB_CHECK(out[i] == want, "element %d is %g, not %g", i, out[i],
+			  want);
+	}
+}
+
 void job_expect(dicomm_result_t got, dicomm_result_t want, const char *call)
 {
 	if (got == want)

@@ -96,6 +96,9 @@ bool job_has_thread_sanitizer(void);
 dicomm_result_t job_settled(dicomm_result_t status, dicomm_comm_t comm,
 			    double seconds);
 
+/* The communicator has n ranks, of which this is the place-th, and adds up. */
+void job_check_sums(dicomm_comm_t comm, int n, int place);
+
 void job_expect(dicomm_result_t got, dicomm_result_t want, const char *call);
 void job_refused(dicomm_result_t got, dicomm_result_t want, const char *call,
 		 const char *words);
