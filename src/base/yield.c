@@ -6,32 +6,69 @@
 
 #include "src/base/clock.h"
 
-/* Another rank that runs meanwhile yields itself after a few microseconds, so
- * after so long it was another program. */
-#define CROWDED_YIELD_NS UINT64_C(300000)
-/* How long to do without yields until one tries again: the first time, and at
- * most, if all tries find the cores as crowded as before. */
-#define CROWDED_NS UINT64_C(50000000)
-#define CROWDED_MAX_NS UINT64_C(1000000000)
+/* A yield takes so long if another program ran meanwhile; or if another thread
+ * of the job spun, or computed. The latter yields soon, but a program that
+ * wants the core makes each yield long. So LONG_YIELDS in a row tell. */
+#define LONG_NS UINT64_C(300000)
+#define LONG_YIELDS 4
+/* A thread does without yields for half as long as the cores have been crowded
+ * already, within these bounds, and then tries one. So a program that is soon
+ * gone costs little, and one that runs for long costs few tries. */
+#define CROWDED_LEAST_NS UINT64_C(1000000)
+#define CROWDED_MOST_NS UINT64_C(1000000000)
+/* If all yields of so long a time are short, the cores are free again. */
+#define FREE_NS UINT64_C(1000000)
 
-static _Atomic uint64_t until_ns; /* 0: the cores are not crowded */
-static _Atomic uint64_t next_ns = CROWDED_NS;
+/* Threads may write these at the same time. Then a try comes too early or too
+ * late, which does no harm. */
+static _Atomic unsigned longs;    /* long yields in a row, before since_ns */
+static _Atomic uint64_t since_ns; /* of the first; 0: cores are not crowded */
+static _Atomic uint64_t until_ns; /* no yield before; 0: the last was short */
+static _Atomic uint64_t free_ns;  /* of the first short one; 0: it was long */
 
-static void found_free(void)
+static void found_short(uint64_t now)
 {
-	if (!atomic_load_explicit(&until_ns, memory_order_relaxed))
-		return;
+	uint64_t first = atomic_load(&free_ns);
+
+	atomic_store(&longs, 0);
 	atomic_store(&until_ns, 0);
-	atomic_store(&next_ns, CROWDED_NS);
+	if (!first)
+		atomic_store(&free_ns, now);
+	else if (now - first > FREE_NS)
+		atomic_store(&since_ns, 0);
 }
 
-static void found_crowded(uint64_t now)
+/* Are the cores known to be crowded? Not if they were free meanwhile, or nobody
+ * has tried for longer than they had been crowded. */
+static bool still_crowded(uint64_t now)
 {
-	uint64_t ns = atomic_load(&next_ns);
+	uint64_t since = atomic_load(&since_ns), until = atomic_load(&until_ns);
+	uint64_t first = atomic_load(&free_ns);
 
+	if (!since || (first && now - first > FREE_NS))
+		return false;
+	return now <= until || !until || now - until <= until - since;
+}
+
+/* Returns true if the cores are crowded. */
+static bool found_long(uint64_t start, uint64_t now)
+{
+	uint64_t ns;
+
+	if (!still_crowded(start)) {
+		if (atomic_fetch_add(&longs, 1) + 1 < LONG_YIELDS)
+			return false;
+		atomic_store(&since_ns, start);
+	}
+	ns = (now - atomic_load(&since_ns)) / 2;
+	if (ns < CROWDED_LEAST_NS)
+		ns = CROWDED_LEAST_NS;
+	if (ns > CROWDED_MOST_NS)
+		ns = CROWDED_MOST_NS;
+	atomic_store(&longs, 0);
+	atomic_store(&free_ns, 0);
 	atomic_store(&until_ns, now + ns);
-	atomic_store(&next_ns,
-		     2 * ns < CROWDED_MAX_NS ? 2 * ns : CROWDED_MAX_NS);
+	return true;
 }
 
 bool cores_crowded(void)
@@ -47,10 +84,10 @@ bool core_yield(void)
 		return false;
 	sched_yield();
 	end = clock_ns();
-	if (end - start < CROWDED_YIELD_NS) {
-		found_free();
-		return true;
-	}
-	found_crowded(end);
-	return false;
+	if (end - start >= LONG_NS)
+		return !found_long(start, end);
+	if (atomic_load_explicit(&since_ns, memory_order_relaxed) ||
+	    atomic_load_explicit(&longs, memory_order_relaxed))
+		found_short(end);
+	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Giving a core away, or not, to other processes.
+ * Giving a core away, or not, to other programs.
  *
  * A thread that waits yields its core, so that other ranks of the machine can
  * run. If another program wants that core, a yield costs as long as the
