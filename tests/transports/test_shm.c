@@ -1018,7 +1018,10 @@ START_TEST(many_ranks_need_little_memory)
 	for (int i = 0; i < RANKS; i++)
 		held += shm->memory(dev[i]);
 	ck_assert_uint_lt(held, RANKS * (NEIGHBOURS + 4) * UINT64_C(5000));
-	ck_assert_uint_lt(resident_bytes() - before, UINT64_C(100) << 20);
+	/* A sanitizer's shadow of these bytes is resident too. */
+	if (!SANITIZED)
+		ck_assert_uint_lt(resident_bytes() - before,
+				  UINT64_C(100) << 20);
 	for (int i = 0; i < RANKS; i++)
 		shm->close(dev[i]);
 }
