@@ -18,7 +18,7 @@
 #define ID_S 20 /* for rank 0 to make the id */
 /* Between two questions whether it is over */
 #define CALLS 8
-/* malloc() and the log keep a little. */
+/* Handles that were freed (src/base/handle.h), and the log. */
 #define MEMORY_KEPT (512 * 1024)
 
 static struct seat *seat;
