@@ -26,6 +26,7 @@
 #include "src/core/fault.h"
 #include "src/core/paths.h"
 #include "src/core/rank_address.h"
+#include "src/core/wait_chain.h"
 
 /* Polls before a thread yields its core: about 100 us if every rank has a core
  * of its own; otherwise as long as a reply takes. */
@@ -69,6 +70,9 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 		       message_done(&comm->peers[peer]
 					     .channel[number % TP_CLASSES]) >=
 			       number / TP_CLASSES;
+	case ASK_AWAITED:
+		snprintf(text, len, "a wait");
+		return wait_chain_answer(comm, number, signature);
 	default:
 		if (call_log_find(&comm->logs.collective, number, signature,
 				  text, len))

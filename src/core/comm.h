@@ -24,6 +24,7 @@
 #include "src/core/fence.h"
 #include "src/core/peer.h"
 #include "src/core/redop.h"
+#include "src/core/wait_chain.h"
 #include "transports/transport.h"
 
 #define COMM_MAGIC UINT64_C(0xd1c0aa5e00c0331d)
@@ -222,6 +223,7 @@ struct dicomm_comm {
 	struct registrations registered;
 
 	struct call_logs logs;
+	struct awaited awaited;
 	dicomm_stats_t stats;
 
 	/* A helper thread may run initialization, split and finalization. */

@@ -30,6 +30,10 @@
 #define OWN_LOOKS 8 /* for a rank that waits for itself */
 #define LOOK_BACK_MS \
 	2000 /* for all answers together, once the time-out has passed */
+/* How long it holds that this rank waits; the last time, until others have
+ * asked it. */
+#define NOTE_MS 1000
+#define NOTE_LAST_MS 3000
 
 static uint32_t ask_class(const struct call *call)
 {
@@ -239,10 +243,11 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 	comm_listen(NULL);
 }
 
-static dicomm_result_t time_out(const struct wait_for *f)
+static dicomm_result_t time_out(const struct wait_for *f, uint64_t waited_ms)
 {
 	struct dicomm_comm *comm = f->comm;
-	char text[128], why[160];
+	char text[128], why[160], chain[320];
+	int culprit;
 
 	call_text(f->call, text, sizeof(text));
 	if (waits_for_any(f))
@@ -260,12 +265,14 @@ static dicomm_result_t time_out(const struct wait_for *f)
 			comm->rank, (unsigned long long)f->number, text,
 			comm->timeout_ms, comm->device,
 			queue_hint(comm, why, sizeof(why)));
-	return fault_raise(comm, DICOMM_ERR_TIMEOUT, f->peer, true,
+	wait_chain_note(comm, f->peer, waited_ms, NOTE_LAST_MS);
+	culprit = wait_chain_follow(comm, f->peer, waited_ms, chain,
+				    sizeof(chain));
+	return fault_raise(comm, DICOMM_ERR_TIMEOUT, culprit, true,
 			   "rank %d: operation %llu, %s: timed out after %d ms "
-			   "waiting to %s rank %d (%s)",
+			   "waiting to %s rank %d%s",
 			   comm->rank, (unsigned long long)f->number, text,
-			   comm->timeout_ms, doing(f), f->peer,
-			   control_where(comm->control, f->peer));
+			   comm->timeout_ms, doing(f), f->peer, chain);
 }
 
 /* Returns true if this rank waits for itself, since nobody else makes calls for
@@ -284,6 +291,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	struct pair_of_calls pair;
 	char text[128];
 
+	wait_chain_note(comm, f->peer, waited / 1000000, NOTE_MS);
 	if (is_gone(comm, f->peer)) {
 		/* The peer may have left after its last message, so check once
 		 * more. */
@@ -325,7 +333,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	}
 	if (comm->timeout_ms > 0 &&
 	    waited / 1000000 >= (uint64_t)comm->timeout_ms)
-		return time_out(f);
+		return time_out(f, waited / 1000000);
 	return DICOMM_SUCCESS;
 }
 

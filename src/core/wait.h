@@ -56,8 +56,9 @@ dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 			      uint64_t number, int peer);
 
 /* What control_query() asks a peer: its collective of a number, its side of a
- * point-to-point pair, or whether it has received message number * TP_CLASSES +
- * class from this rank. */
-enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED };
+ * point-to-point pair, whether it has received message number * TP_CLASSES +
+ * class from this rank, or for which rank it has waited `number` ms
+ * (wait_chain.h). */
+enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED, ASK_AWAITED };
 
 #endif

@@ -423,6 +423,86 @@ START_TEST(who_is_stopped_unconnected_holds_nobody_up)
 }
 END_TEST
 
+/* ---- who holds up all ---- */
+
+#define CHAIN 5
+#define CHAIN_MS 1500
+
+/* Which rank the others wait for, in a chain; is it stopped, or busy with
+ * something else? */
+struct culprit {
+	int rank;
+	bool stopped;
+};
+
+static void stop_culprit(const void *arg)
+{
+	const struct culprit *culprit = arg;
+	struct word *w = job_board();
+	double end = job_seconds() + 2 * PATIENCE_S;
+
+	wait_for(&w->stop, "the stop");
+	if (culprit->stopped)
+		kill(job_pid(culprit->rank), SIGSTOP);
+	job_sleep_ms(50);
+	atomic_store(&w->stopped, true);
+	while (atomic_load(&w->ended) < CHAIN - 1 && job_seconds() < end)
+		usleep(1000);
+	kill(job_pid(culprit->rank), SIGCONT);
+	atomic_store(&w->go, true);
+}
+
+/* Each rank receives from the next one. */
+static void wait_in_a_chain(struct job_rank *me)
+{
+	const struct culprit *culprit = me->arg;
+	struct word *w = job_board();
+	char words[64];
+	const char *text;
+	float x = 0;
+
+	init(me, CHAIN_MS);
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	job_barrier();
+	if (me->rank == culprit->rank) {
+		atomic_store(&w->stop, true);
+		wait_for(&w->go, "the end");
+	} else {
+		wait_for(&w->stopped, "the stop");
+		JOB_REFUSED(dicomm_recv(&x, 1, DICOMM_FLOAT32,
+					(me->rank + 1) % CHAIN, me->comm, NULL),
+			    DICOMM_ERR_TIMEOUT, "timed out after 1500 ms");
+		text = dicomm_get_last_error(me->comm);
+		snprintf(words, sizeof(words), "rank %d (", culprit->rank);
+		JOB_CHECK(strstr(text, words), "\"%s\" does not say \"%s\"",
+			  text, words);
+		snprintf(words, sizeof(words), "pid %d)%s",
+			 (int)job_pid(culprit->rank),
+			 !culprit->stopped ? ", which waits for no rank"
+			 : culprit->rank   ? ", which does not answer"
+					   : "");
+		JOB_CHECK(strstr(text, words), "\"%s\" does not say \"%s\"",
+			  text, words);
+		atomic_fetch_add(&w->ended, 1);
+	}
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(a_time_out_names_who_holds_up_all)
+{
+	struct culprit culprit = {.rank = _i / 2 ? CHAIN - 1 : 0,
+				  .stopped = _i % 2};
+
+	job_run(&(struct job){.run = wait_in_a_chain,
+			      .arg = &culprit,
+			      .ranks = CHAIN,
+			      .bare = true,
+			      .disturb = stop_culprit,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- who has left ---- */
 
 /* One rank destroys its handle, all others wait for it in vain. */
@@ -885,6 +965,7 @@ int main(void)
 	tcase_add_loop_test(tcase, who_is_late_is_named, 0, WAYS * HOWS);
 	tcase_add_test(tcase, who_is_stopped_is_late_not_dead);
 	tcase_add_test(tcase, who_is_stopped_unconnected_holds_nobody_up);
+	tcase_add_loop_test(tcase, a_time_out_names_who_holds_up_all, 0, 4);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for, 0,
 			    WAYS * HOWS);
 	tcase_add_loop_test(tcase, who_has_left_is_not_waited_for_over_tcp, 0,
