@@ -24,7 +24,6 @@
 #include "src/core/fence.h"
 #include "src/core/peer.h"
 #include "src/core/redop.h"
-#include "src/core/wait_chain.h"
 #include "transports/transport.h"
 
 #define COMM_MAGIC UINT64_C(0xd1c0aa5e00c0331d)
@@ -223,7 +222,12 @@ struct dicomm_comm {
 	struct registrations registered;
 
 	struct call_logs logs;
-	struct awaited awaited;
+	/* The latest wait of this rank for another one, until then; see
+	 * wait_chain.h. The control thread reads it. */
+	struct {
+		_Atomic int peer;
+		_Atomic uint64_t since_ms, until_ms;
+	} awaited;
 	dicomm_stats_t stats;
 
 	/* A helper thread may run initialization, split and finalization. */
@@ -241,6 +245,12 @@ struct dicomm_comm {
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
+
+/* What control_query() asks a peer: its collective of a number, its side of a
+ * point-to-point pair, whether it has received message number * TP_CLASSES +
+ * class from this rank, or for which rank it has waited `number` ms
+ * (wait_chain.h). */
+enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED, ASK_AWAITED };
 
 /* Replaces the links by which algorithms are selected, and takes ownership of
  * them. All ranks do so before the same operation. */

@@ -13,6 +13,7 @@
 #include "src/core/member.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
+#include "src/core/wait_chain.h"
 
 /* Shorter waits do not read the clock. */
 #define YIELDS_PER_CHECK 64

@@ -55,10 +55,4 @@ dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f);
 dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 			      uint64_t number, int peer);
 
-/* What control_query() asks a peer: its collective of a number, its side of a
- * point-to-point pair, whether it has received message number * TP_CLASSES +
- * class from this rank, or for which rank it has waited `number` ms
- * (wait_chain.h). */
-enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED, ASK_AWAITED };
-
 #endif

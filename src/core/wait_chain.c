@@ -8,7 +8,6 @@
 #include "src/base/clock.h"
 #include "src/boot/control/control.h"
 #include "src/core/comm.h"
-#include "src/core/wait.h"
 
 #define ANSWER_MS 400 /* how long a rank may take to answer */
 #define FOLLOW_MS 2000
@@ -18,24 +17,24 @@
 void wait_chain_note(struct dicomm_comm *comm, int peer, uint64_t waited_ms,
 		     uint64_t valid_ms)
 {
-	struct awaited *a = &comm->awaited;
 	uint64_t now = clock_ms();
 
-	atomic_store(&a->until_ms, 0);
-	atomic_store(&a->peer, peer);
-	atomic_store(&a->since_ms, now - waited_ms);
-	atomic_store(&a->until_ms, now + valid_ms);
+	atomic_store(&comm->awaited.until_ms, 0);
+	atomic_store(&comm->awaited.peer, peer);
+	atomic_store(&comm->awaited.since_ms, now - waited_ms);
+	atomic_store(&comm->awaited.until_ms, now + valid_ms);
 }
 
 bool wait_chain_answer(const struct dicomm_comm *comm, uint64_t least_ms,
 		       uint32_t *peer)
 {
-	const struct awaited *a = &comm->awaited;
-	int for_whom = atomic_load(&a->peer);
-	uint64_t since = atomic_load(&a->since_ms), now = clock_ms();
+	int for_whom = atomic_load(&comm->awaited.peer);
+	uint64_t since = atomic_load(&comm->awaited.since_ms);
+	uint64_t now = clock_ms();
 
 	if (for_whom < 0 || for_whom == comm->rank ||
-	    now > atomic_load(&a->until_ms) || now - since < least_ms)
+	    now > atomic_load(&comm->awaited.until_ms) ||
+	    now - since < least_ms)
 		return false;
 	*peer = (uint32_t)for_whom;
 	return true;

@@ -7,18 +7,11 @@
 #ifndef DICOMM_CORE_WAIT_CHAIN_H
 #define DICOMM_CORE_WAIT_CHAIN_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct dicomm_comm;
-
-/* The latest wait of this rank for another one. The control thread reads it. */
-struct awaited {
-	_Atomic int peer; /* valid until then */
-	_Atomic uint64_t since_ms, until_ms;
-};
 
 /* To be called again and again by who waits; the note holds for that long. */
 void wait_chain_note(struct dicomm_comm *comm, int peer, uint64_t waited_ms,

@@ -1020,8 +1020,8 @@ START_TEST(many_ranks_need_little_memory)
 	ck_assert_uint_lt(held, RANKS * (NEIGHBOURS + 4) * UINT64_C(5000));
 	/* A sanitizer's shadow of these bytes is resident too. */
 	if (!SANITIZED)
-		ck_assert_uint_lt(resident_bytes() - before,
-				  UINT64_C(100) << 20);
+		ck_assert_uint_lt(resident_bytes() - before, UINT64_C(100)
+								     << 20);
 	for (int i = 0; i < RANKS; i++)
 		shm->close(dev[i]);
 }
