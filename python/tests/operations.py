@@ -183,6 +183,8 @@ def what_makes_no_sense_is_refused(rank, n):
         torch.ones(1), red.BAND))
     refuses(ValueError, "AVG", lambda: dist.all_reduce(
         torch.ones(1, dtype=torch.bool), red.AVG))
+    refuses(ValueError, "contiguous", lambda: dist.all_to_all_single(
+        torch.ones(n, n), torch.ones(n, n).t()))
     refuses(TypeError, "float8_e8m0fnu", lambda: dist.all_reduce(
         torch.ones(1).to(torch.float8_e8m0fnu)))
     for tag in (-1, 1 << 31):

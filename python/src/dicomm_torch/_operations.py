@@ -609,6 +609,11 @@ class Operations:
                           input_split_sizes=None, opts=None, **more):
         opts = _options(c10d.AllToAllOptions, opts, more, "timeout")
         self._check_same(output, input, "all_to_all")
+        for what, tensor in ("output", output), ("input", input):
+            if not tensor.is_contiguous():  # as all backends have it
+                raise ValueError(
+                    "dicomm all_to_all: Tensors must be contiguous, not as the"
+                    f" {what}, whose strides are {tensor.stride()}")
         theirs = self._splits(output, output_split_sizes, "output")
         mine = self._splits(input, input_split_sizes, "input")
         call = _Call("all_to_all", [output])
