@@ -146,6 +146,22 @@ def operators_of_bool(rank, n):
         tensor = every[rank].clone()
         dist.all_reduce(tensor, getattr(dist.ReduceOp, operator))
         same(tensor, defined(every, 0))
+    tensor = torch.tensor([True, rank == 0, False])
+    dist.all_reduce(tensor, dist.ReduceOp.BXOR)
+    same(tensor, torch.tensor([bool(n % 2), True, False]))
+
+
+@case
+def operators_of_complex_numbers(rank, n):
+    total = n * (n + 1) / 2
+    for dtype in (torch.complex64, torch.complex128):
+        for operator, factor in ((dist.ReduceOp.SUM, 1),
+                                 (dist.ReduceOp.AVG, 1 / n),
+                                 (dist._make_nccl_premul_sum(0.5), 0.5)):
+            tensor = torch.full((3,), complex(rank + 1, -1), dtype=dtype)
+            dist.all_reduce(tensor, operator)
+            same(tensor, torch.full(
+                (3,), complex(total, -n) * factor, dtype=dtype))
 
 
 @case
@@ -167,6 +183,8 @@ def what_makes_no_sense_is_refused(rank, n):
         torch.ones(1), red.BAND))
     refuses(ValueError, "AVG", lambda: dist.all_reduce(
         torch.ones(1, dtype=torch.bool), red.AVG))
+    refuses(ValueError, "contiguous", lambda: dist.all_to_all_single(
+        torch.ones(n, n), torch.ones(n, n).t()))
     refuses(TypeError, "float8_e8m0fnu", lambda: dist.all_reduce(
         torch.ones(1).to(torch.float8_e8m0fnu)))
     for tag in (-1, 1 << 31):
@@ -271,6 +289,28 @@ def lists_of_unlike_lengths(rank, n):
         out, [torch.full((r + 1,), float(rank)) for r in range(n)])
     for r, tensor in enumerate(out):
         same(tensor, torch.full((rank + 1,), float(r)))
+
+
+@case
+def lists_to_and_from_the_same_tensors(rank, n):
+    every = [torch.full((2,), float(rank * n + r)) for r in range(n)]
+    dist.all_to_all(every, every)
+    for r, tensor in enumerate(every):
+        same(tensor, torch.full((2,), float(r * n + rank)))
+    for mine in (rank, 0):
+        every = [torch.full((2,), float(rank)) for _ in range(n)]
+        dist.all_gather(every, every[mine])
+        for r, tensor in enumerate(every):
+            same(tensor, torch.full((2,), float(r)))
+        every = [torch.full((2,), float(rank)) for _ in range(n)]
+        dist.gather(every[mine], every if rank == n - 1 else None, dst=n - 1)
+        same(every[0], torch.full((2,), float(0 if rank == n - 1 else rank)))
+        every = [torch.full((2,), float(r)) for r in range(n)]
+        dist.scatter(every[mine], every if rank == 0 else None, src=0)
+        same(every[mine], torch.full((2,), float(rank)))
+        every = [torch.full((2,), float(r)) for r in range(n)]
+        dist.reduce_scatter(every[mine], every)
+        same(every[mine], torch.full((2,), float(rank * n)))
 
 
 @case

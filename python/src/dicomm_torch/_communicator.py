@@ -120,6 +120,7 @@ class Communicator:
         self.timeout = timeout
         self.lock = threading.RLock()
         self.in_flight = set()
+        self.patience = _completion.Patience()
         self.aborted = False
         self._pid = os.getpid()
         self.device = self._device()

@@ -107,6 +107,7 @@ _COMM = c_void_p
 _STREAM = c_void_p
 _REQUEST = c_void_p
 _SIZES = POINTER(c_size_t)
+_LIST = POINTER(c_void_p)
 
 # Arguments of each function; all return dicomm_result_t but where noted.
 _FUNCTIONS = {
@@ -135,16 +136,21 @@ _FUNCTIONS = {
     "broadcast": [c_void_p, c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "reduce_scatter": [
         c_void_p, c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
-    "reduce_scatterv": [
-        c_void_p, c_void_p, _SIZES, c_int, c_int, _COMM, _STREAM],
+    "reduce_scatterv_list": [
+        _LIST, c_void_p, _SIZES, c_int, c_int, _COMM, _STREAM],
     "allgather": [c_void_p, c_void_p, c_size_t, c_int, _COMM, _STREAM],
-    "allgatherv": [c_void_p, c_void_p, _SIZES, _SIZES, c_int, _COMM, _STREAM],
+    "allgatherv_list": [c_void_p, _LIST, _SIZES, c_int, _COMM, _STREAM],
     "alltoall": [c_void_p, c_void_p, c_size_t, c_int, _COMM, _STREAM],
     "alltoallv": [
         c_void_p, _SIZES, _SIZES, c_void_p, _SIZES, _SIZES, c_int, _COMM,
         _STREAM],
+    "alltoallv_list": [
+        _LIST, _SIZES, _LIST, _SIZES, c_int, _COMM, _STREAM],
     "gather": [c_void_p, c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
-    "scatter": [c_void_p, c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
+    "gatherv_list": [
+        c_void_p, c_size_t, _LIST, _SIZES, c_int, c_int, _COMM, _STREAM],
+    "scatterv_list": [
+        _LIST, _SIZES, c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "send": [c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "recv": [c_void_p, c_size_t, c_int, c_int, _COMM, _STREAM],
     "send_tag": [c_void_p, c_size_t, c_int, c_int, c_int, _COMM, _STREAM],
@@ -247,5 +253,10 @@ def check(result, comm, what):
 def sizes(values):
     """An array of size_t."""
     return (c_size_t * len(values))(*values)
+
+
+def addresses(tensors):
+    """An array of where the elements of tensors are."""
+    return (c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
 
 

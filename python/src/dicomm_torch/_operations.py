@@ -50,20 +50,6 @@ def _plain(tensor):
             and not tensor.is_neg())
 
 
-def _adjacent(tensors):
-    """Do plain tensors lie one after the other, without a gap?"""
-    at = None
-    for tensor in tensors:
-        if not _plain(tensor):
-            return False
-        here = tensor.data_ptr()
-        if at is not None and here != at and tensor.numel():
-            return False
-        if tensor.numel():
-            at = here + tensor.numel() * tensor.element_size()
-    return True
-
-
 def _copy(to, source):
     """Copy elements into a tensor of any layout, in order."""
     with torch.no_grad():
@@ -144,53 +130,24 @@ class Operations:
         call.post.append(lambda: _copy(tensor, plain))
         return plain
 
-    def _flat(self, call, count, dtype):
-        """Room for count elements."""
-        flat = torch.empty(count, dtype=dtype,
-                           device=self._communicator.place)
-        call.keep.append(flat)
-        return flat
+    def _targets(self, call, tensors):
+        return [self._target(call, tensor) for tensor in tensors]
 
-    def _joined(self, call, tensors):
-        """The elements of tensors, one after the other; in place if they are
-        so already."""
-        first = tensors[0]
-        if first.device.type == self._communicator.kind and _adjacent(tensors):
-            call.keep.extend(tensors)
-            for tensor in tensors:
-                if tensor.numel():
-                    return tensor.data_ptr()
-            return None
-        placed = [self._place(tensor, call.title)[0] for tensor in tensors]
-        flat = self._flat(call, sum(t.numel() for t in placed), first.dtype)
-        with torch.no_grad():
-            at = 0
-            for tensor in placed:
-                count = tensor.numel()
-                flat[at:at + count].view(tensor.shape).copy_(tensor)
-                at += count
-        return flat.data_ptr()
-
-    def _spread(self, call, tensors):
-        """Room for tensors one after the other; they get theirs at the end."""
-        first = tensors[0]
-        if first.device.type == self._communicator.kind and _adjacent(tensors):
-            call.keep.extend(tensors)
-            for tensor in tensors:
-                if tensor.numel():
-                    return tensor.data_ptr()
-            return None
-        flat = self._flat(call, sum(t.numel() for t in tensors), first.dtype)
-
-        def hand_out():
-            at = 0
-            for tensor in tensors:
-                count = tensor.numel()
-                _copy(tensor, flat[at:at + count])
-                at += count
-
-        call.post.append(hand_out)
-        return flat.data_ptr()
+    def _sources(self, call, tensors, targets, in_place=None):
+        """Plain tensors to send from that share no memory with targets.
+        in_place is the number of a source and that of a target which may be
+        the same."""
+        taken = {target.untyped_storage().data_ptr() for target in targets}
+        sources = [self._source(call, tensor) for tensor in tensors]
+        for i, source in enumerate(sources):
+            if source.untyped_storage().data_ptr() not in taken:
+                continue
+            if in_place and i == in_place[0] and (
+                    source.data_ptr() == targets[in_place[1]].data_ptr()):
+                continue
+            sources[i] = source.clone()
+            call.keep.append(sources[i])
+        return sources
 
     def _limit_s(self, options):
         """Seconds that an operation may take, None for the group's own."""
@@ -457,16 +414,14 @@ class Operations:
                 f"dicomm {title}: the output of this rank has {mine.numel()}"
                 f" elements, its input {source.numel()}")
         call = _Call(title, list(outputs))
-        data = self._source(call, source)
+        rooms = self._targets(call, outputs)
+        data, = self._sources(call, [source], rooms,
+                              (0, self._communicator.rank))
         kind, multiple = moved(data.dtype, data.element_size())
-        at = self._spread(call, outputs)
-        counts = [tensor.numel() * multiple for tensor in outputs]
-        if min(counts) == max(counts):
-            return call.set(_call.dicomm_allgather, data.data_ptr(), at,
-                            counts[0], kind)
-        starts = [sum(counts[:i]) for i in range(len(counts))]
-        return call.set(_call.dicomm_allgatherv, data.data_ptr(), at,
-                        lib.sizes(counts), lib.sizes(starts), kind)
+        return call.set(
+            _call.dicomm_allgatherv_list, data.data_ptr(),
+            lib.addresses(rooms),
+            lib.sizes([room.numel() * multiple for room in rooms]), kind)
 
     def allgather(self, output_tensors, input_tensors, opts=None, **more):
         opts = _options(c10d.AllgatherOptions, opts, more, "timeout")
@@ -502,9 +457,8 @@ class Operations:
         root = opts.rootRank
         self._check_root(root, "gather")
         call = _Call("gather", [])
-        data = self._source(call, source)
-        kind, multiple = moved(data.dtype, data.element_size())
-        at = None
+        kind, multiple = moved(source.dtype, source.element_size())
+        rooms = []
         if root == self._communicator.rank:
             outputs = _inner(output_tensors, "gather")
             self._check_list(outputs, "gather")
@@ -516,11 +470,14 @@ class Operations:
                         f" {source.numel()} elements of the input, not"
                         f" {tensor.numel()}")
             call.outputs = list(outputs)
-            at = self._spread(call, outputs)
+            rooms = self._targets(call, outputs)
         elif output_tensors and output_tensors[0]:
             raise ValueError("dicomm gather: only root has outputs")
-        call.set(_call.dicomm_gather, data.data_ptr(), at,
-                 data.numel() * multiple, kind, root)
+        data, = self._sources(call, [source], rooms, (0, root))
+        count = data.numel() * multiple
+        call.set(_call.dicomm_gatherv_list, data.data_ptr(), count,
+                 lib.addresses(rooms), lib.sizes([count] * len(rooms)), kind,
+                 root)
         return self._run([call], opts)
 
     def gather_single(self, output, input, opts=None, **more):
@@ -555,7 +512,8 @@ class Operations:
         self._check_root(root, "scatter")
         call = _Call("scatter", [output])
         kind, multiple = moved(output.dtype, output.element_size())
-        at = None
+        room = self._target(call, output)
+        parts = []
         if root == self._communicator.rank:
             inputs = _inner(input_tensors, "scatter")
             self._check_list(inputs, "scatter")
@@ -566,12 +524,13 @@ class Operations:
                         f"dicomm scatter: each input needs the"
                         f" {output.numel()} elements of the output, not"
                         f" {tensor.numel()}")
-            at = self._joined(call, inputs)
+            parts = self._sources(call, inputs, [room], (root, 0))
         elif input_tensors and input_tensors[0]:
             raise ValueError("dicomm scatter: only root has inputs")
-        room = self._target(call, output)
-        call.set(_call.dicomm_scatter, at, room.data_ptr(),
-                 room.numel() * multiple, kind, root)
+        count = room.numel() * multiple
+        call.set(_call.dicomm_scatterv_list, lib.addresses(parts),
+                 lib.sizes([count] * len(parts)), room.data_ptr(), count, kind,
+                 root)
         return self._run([call], opts)
 
     def _reduce_scatter(self, output, source, operator, title):
@@ -604,10 +563,12 @@ class Operations:
                 f" elements, its output {output.numel()}")
         call = _Call(title, [output])
         red = self._reduction(call, opts.reduceOp, output.dtype)
-        at = self._joined(call, inputs)
         room = self._target(call, output)
-        counts = lib.sizes([t.numel() * red.multiple for t in inputs])
-        call.set(_call.dicomm_reduce_scatterv, at, room.data_ptr(), counts,
+        parts = self._sources(call, inputs, [room],
+                              (self._communicator.rank, 0))
+        call.set(_call.dicomm_reduce_scatterv_list, lib.addresses(parts),
+                 room.data_ptr(),
+                 lib.sizes([part.numel() * red.multiple for part in parts]),
                  red.type, red.op)
         return self._run([call], opts)
 
@@ -648,37 +609,36 @@ class Operations:
                           input_split_sizes=None, opts=None, **more):
         opts = _options(c10d.AllToAllOptions, opts, more, "timeout")
         self._check_same(output, input, "all_to_all")
+        for what, tensor in ("output", output), ("input", input):
+            if not tensor.is_contiguous():  # as all backends have it
+                raise ValueError(
+                    "dicomm all_to_all: Tensors must be contiguous, not as the"
+                    f" {what}, whose strides are {tensor.stride()}")
         theirs = self._splits(output, output_split_sizes, "output")
         mine = self._splits(input, input_split_sizes, "input")
         call = _Call("all_to_all", [output])
         data = self._source(call, input)
         room = self._target(call, output)
+        kind, multiple = moved(data.dtype, data.element_size())
         if not output_split_sizes and not input_split_sizes:
             if output.numel() != input.numel():
                 raise ValueError(
                     f"dicomm all_to_all: the output has {output.numel()}"
                     f" elements, the input {input.numel()}")
-            kind, multiple = moved(data.dtype, data.element_size())
             call.set(_call.dicomm_alltoall, data.data_ptr(), room.data_ptr(),
                      mine[0] * multiple, kind)
             return self._run([call], opts)
         if data.data_ptr() == room.data_ptr():
             data = data.clone()
             call.keep.append(data)
-        return self._run([self._alltoallv(
-            call, data.data_ptr(), mine, room.data_ptr(), theirs, data)],
-            opts)
-
-    @staticmethod
-    def _alltoallv(call, source, mine, target, theirs, like):
-        kind, multiple = moved(like.dtype, like.element_size())
-        mine = [count * multiple for count in mine]
-        theirs = [count * multiple for count in theirs]
-        begins = [sum(mine[:i]) for i in range(len(mine))]
-        ends = [sum(theirs[:i]) for i in range(len(theirs))]
-        return call.set(_call.dicomm_alltoallv, source, lib.sizes(mine),
-                        lib.sizes(begins), target, lib.sizes(theirs),
-                        lib.sizes(ends), kind)
+        begins = [sum(mine[:i]) * multiple for i in range(len(mine))]
+        ends = [sum(theirs[:i]) * multiple for i in range(len(theirs))]
+        call.set(_call.dicomm_alltoallv, data.data_ptr(),
+                 lib.sizes([count * multiple for count in mine]),
+                 lib.sizes(begins), room.data_ptr(),
+                 lib.sizes([count * multiple for count in theirs]),
+                 lib.sizes(ends), kind)
+        return self._run([call], opts)
 
     def alltoall(self, output_tensors, input_tensors, opts=None, **more):
         opts = _options(c10d.AllToAllOptions, opts, more, "timeout")
@@ -686,11 +646,14 @@ class Operations:
         self._check_list(input_tensors, "all_to_all")
         self._check_same(output_tensors[0], input_tensors[0], "all_to_all")
         call = _Call("all_to_all", list(output_tensors))
-        source = self._joined(call, input_tensors)
-        target = self._spread(call, output_tensors)
-        return self._run([self._alltoallv(
-            call, source, [t.numel() for t in input_tensors], target,
-            [t.numel() for t in output_tensors], input_tensors[0])], opts)
+        rooms = self._targets(call, output_tensors)
+        parts = self._sources(call, input_tensors, rooms)
+        kind, multiple = moved(parts[0].dtype, parts[0].element_size())
+        call.set(_call.dicomm_alltoallv_list, lib.addresses(parts),
+                 lib.sizes([part.numel() * multiple for part in parts]),
+                 lib.addresses(rooms),
+                 lib.sizes([room.numel() * multiple for room in rooms]), kind)
+        return self._run([call], opts)
 
     # -- point to point -----------------------------------------------------
 

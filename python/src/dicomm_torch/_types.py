@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Types and operators of torch as those of libdicomm.
 
-What the library cannot reduce it still moves: complex numbers as pairs of
-reals, booleans and everything unknown as bytes. A type that is moved as what
-it is has its type and count compared between the ranks.
+What the library cannot reduce it still moves: complex32 as pairs of float16,
+everything unknown as elements of so many bytes. Type and count are compared
+between the ranks.
 """
 
 import ctypes
@@ -16,6 +16,7 @@ from . import _library as lib
 INT8, UINT8, INT32, UINT32, INT64, UINT64 = range(6)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, FLOAT8E4M3, FLOAT8E5M2 = range(6, 12)
 INT16, UINT16, FLOAT8E4M3FNUZ, FLOAT8E5M2FNUZ = range(16, 20)
+BOOL, COMPLEX64, COMPLEX128, BYTES2, BYTES4, BYTES8, BYTES16 = range(20, 27)
 SUM, PROD, MAX, MIN, AVG = range(5)
 BAND, BOR, BXOR = range(16, 19)
 
@@ -23,7 +24,7 @@ BAND, BOR, BXOR = range(16, 19)
 _TYPES = {
     "int8": (INT8, 1),
     "uint8": (UINT8, 1),
-    "bool": (UINT8, 1),
+    "bool": (BOOL, 1),
     "int16": (INT16, 1),
     "uint16": (UINT16, 1),
     "int32": (INT32, 1),
@@ -35,8 +36,8 @@ _TYPES = {
     "float32": (FLOAT32, 1),
     "float64": (FLOAT64, 1),
     "complex32": (FLOAT16, 2),
-    "complex64": (FLOAT32, 2),
-    "complex128": (FLOAT64, 2),
+    "complex64": (COMPLEX64, 1),
+    "complex128": (COMPLEX128, 1),
     "float8_e4m3fn": (FLOAT8E4M3, 1),
     "float8_e5m2": (FLOAT8E5M2, 1),
     "float8_e4m3fnuz": (FLOAT8E4M3FNUZ, 1),
@@ -47,6 +48,12 @@ TYPES = {
     for name, value in _TYPES.items()
     if hasattr(torch, name)
 }
+
+# What a real factor scales.
+_PARTS = {torch.complex64: (FLOAT32, 2), torch.complex128: (FLOAT64, 2)}
+
+# Of everything else, by the bytes of an element.
+_BYTES = {1: UINT8, 2: BYTES2, 4: BYTES4, 8: BYTES8, 16: BYTES16}
 
 _RED = ReduceOp.RedOpType
 _OPERATORS = {
@@ -62,8 +69,8 @@ _OPERATORS = {
 _PREMUL_SUM = int(_RED.PREMUL_SUM)
 _NAMES = {int(value): name for name, value in _RED.__members__.items()}
 
-# On bytes that are 0 or 1: a sum is true if any is, a product if all are.
-_OF_BOOL = {SUM: MAX, MAX: MAX, BOR: MAX, PROD: MIN, MIN: MIN, BAND: MIN,
+# A sum is true if any is, a product if all are.
+_OF_BOOL = {SUM: BOR, MAX: MAX, BOR: BOR, PROD: BAND, MIN: MIN, BAND: BAND,
             BXOR: BXOR}
 _OF_COMPLEX = (SUM, AVG)
 
@@ -78,7 +85,7 @@ _SCALARS = {
 
 def moved(dtype, itemsize):
     """How a type is moved: (type of the library, how many in an element)."""
-    return TYPES.get(dtype) or (UINT8, itemsize)
+    return TYPES.get(dtype) or (_BYTES[itemsize], 1)
 
 
 def _factor(op):
@@ -145,6 +152,7 @@ def reduction(op, dtype, comm):
     if number == _PREMUL_SUM:
         if dtype == torch.bool:
             raise ValueError("dicomm: PREMUL_SUM of torch.bool")
+        kind, multiple = _PARTS.get(dtype, (kind, multiple))
         scalar = _scalar(_factor(op), dtype, kind)
         created = ctypes.c_int()
         lib.check(
