@@ -214,6 +214,8 @@ struct dicomm_comm {
 	const struct comm_service *service; /* NULL: none */
 	uint64_t service_moves;             /* polls of it that moved */
 	struct windows *windows;            /* of src/window; or NULL */
+	/* There is a service, for the control thread, which is asked. */
+	_Atomic bool takes_signals;
 	/* Receives that wait, in call order. The first one is from any source
 	 * and has no source yet. */
 	struct operation *unbound;

@@ -110,7 +110,9 @@ dicomm_result_t windows_begin(struct dicomm_comm *comm)
 	w->outs = w->known + ranks;
 	comm->windows = w;
 	comm->service = &service;
-	return cross_progress_serve(comm);
+	TRY(cross_progress_serve(comm));
+	atomic_store(&comm->takes_signals, true);
+	return DICOMM_SUCCESS;
 }
 
 struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id)
