@@ -57,8 +57,8 @@ dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 
 /* What control_query() asks a peer: its collective of a number, its side of a
  * point-to-point pair, whether it has received message number * TP_CLASSES +
- * class from this rank, for which rank it has waited `number` ms (wait_chain.h),
- * or whether it takes signals. */
+ * class from this rank, for which rank it has waited `number` ms
+ * (wait_chain.h), or whether it takes signals. */
 enum {
 	ASK_COLLECTIVE,
 	ASK_SEND,
