@@ -2514,7 +2514,8 @@ dicomm_result_t dicomm_put_signal(const void *local, size_t count,
  * Count a signal at a peer, behind all earlier puts to it.
  *
  * The peer has registered a window, or waits for signals. Until then signals
- * wait, and after some of them the caller.
+ * wait, and when they have filled the slots of the transport, the caller does,
+ * within the time-out of the communicator. Its error names such a peer.
  *
  * Threads: one call at a time per communicator.
  *

@@ -28,6 +28,10 @@ const struct operation operations[OPERATIONS] = {
 	 .in_place = true, .checked_in_place = true},
 	/* In place, data may be overwritten before it is sent. */
 	{OPERATION_SENDRECV, "sendrecv", "sendrecv_perf", .in_place = true},
+	/* Each rank into a window of the next one, or from one of the one
+	 * before. */
+	{OPERATION_PUT, "put", "put_perf", .one_sided = true},
+	{OPERATION_GET, "get", "get_perf", .one_sided = true},
 	{OPERATION_BARRIER, "barrier", "barrier_perf", .in_place = true,
 	 .checked_in_place = true},
 };
@@ -121,6 +125,8 @@ void operation_bandwidth(const struct operation *op, const struct geometry *g,
 	case OPERATION_BROADCAST:
 	case OPERATION_REDUCE:
 	case OPERATION_SENDRECV:
+	case OPERATION_PUT:
+	case OPERATION_GET:
 		*bus = *algorithm;
 		break;
 	default:
@@ -128,12 +134,17 @@ void operation_bandwidth(const struct operation *op, const struct geometry *g,
 	}
 }
 
+static int rank_before(const struct call *c)
+{
+	return (c->rank + c->ranks - 1) % c->ranks;
+}
+
 static dicomm_result_t sendrecv(const struct call *c, const void *send,
 				void *recv, dicomm_comm_t comm,
 				dicomm_stream_t stream)
 {
 	int next = (c->rank + 1) % c->ranks;
-	int previous = (c->rank + c->ranks - 1) % c->ranks;
+	int previous = rank_before(c);
 	dicomm_result_t status, sent, received;
 
 	status = dicomm_group_start();
@@ -147,6 +158,24 @@ static dicomm_result_t sendrecv(const struct call *c, const void *send,
 	if (sent != DICOMM_SUCCESS)
 		return sent;
 	return received != DICOMM_SUCCESS ? received : status;
+}
+
+/* It is done when the put of the rank before is there. */
+static dicomm_result_t put(const struct call *c, const void *send,
+			   const void *recv, dicomm_comm_t comm,
+			   dicomm_stream_t stream)
+{
+	const dicomm_wait_signal_desc_t signal = {.count = 1,
+						  .peer = rank_before(c)};
+	dicomm_result_t status;
+
+	status = dicomm_put_signal(
+		send, c->geometry.param, c->type->id, (c->rank + 1) % c->ranks,
+		c->window, (size_t)((const char *)recv - c->window_base), 0, 0,
+		0, comm, stream);
+	if (status != DICOMM_SUCCESS)
+		return status;
+	return dicomm_wait_signal(1, &signal, comm, stream);
 }
 
 dicomm_result_t operation_run(const struct call *c, const void *send,
@@ -194,6 +223,12 @@ dicomm_result_t operation_run(const struct call *c, const void *send,
 				       c->root, comm, stream);
 	case OPERATION_SENDRECV:
 		return sendrecv(c, send, recv, comm, stream);
+	case OPERATION_PUT:
+		return put(c, send, recv, comm, stream);
+	case OPERATION_GET:
+		return dicomm_get(recv, count, type, rank_before(c), c->window,
+				  (size_t)((const char *)send - c->window_base),
+				  comm, stream);
 	default:
 		return dicomm_barrier(comm, stream);
 	}
@@ -293,9 +328,10 @@ bool operation_received(const struct call *c, uint64_t seed, bool in_place,
 		whole.base = (size_t)c->rank * c->geometry.param;
 		break;
 	case OPERATION_SENDRECV:
+	case OPERATION_PUT:
+	case OPERATION_GET:
 		whole.kind = PIECE_DATA;
-		whole.seed =
-			rank_seed(seed, (c->rank + c->ranks - 1) % c->ranks);
+		whole.seed = rank_seed(seed, rank_before(c));
 		break;
 	case OPERATION_BARRIER:
 		return false;

@@ -23,6 +23,8 @@ enum operation_id {
 	OPERATION_GATHERV, /* of equal counts */
 	OPERATION_SCATTERV,
 	OPERATION_SENDRECV,
+	OPERATION_PUT,
+	OPERATION_GET,
 	OPERATION_BARRIER,
 	OPERATIONS
 };
@@ -35,6 +37,8 @@ struct operation {
 	/* in_place: the operation exists in place. checked_in_place: its result
 	 * in place is defined. */
 	bool in_place, checked_in_place;
+	/* Peers write or read the buffers outside the calls of a rank. */
+	bool one_sided;
 };
 
 extern const struct operation operations[OPERATIONS];
@@ -81,6 +85,10 @@ struct call {
 	struct geometry geometry;
 	const struct traffic *traffic;
 	const struct traffic_part *part; /* if it has counts */
+	/* If it is one-sided: the window, of the receive buffer for puts and of
+	 * the send buffer for gets, and where it begins here. */
+	dicomm_window_t window;
+	const char *window_base;
 };
 
 dicomm_result_t operation_run(const struct call *c, const void *send,

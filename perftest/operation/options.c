@@ -480,8 +480,8 @@ enum options_outcome options_parse(struct options *o, int argc,
 				 ? "[options]"
 				 : "allreduce|allgather|reduce_scatter|"
 				   "broadcast|reduce|alltoall|alltoallv|gather|"
-				   "scatter|gatherv|scatterv|sendrecv|barrier|"
-				   "links|simulate [options]");
+				   "scatter|gatherv|scatterv|sendrecv|put|get|"
+				   "barrier|links|simulate [options]");
 	while (outcome == OPTIONS_RUN &&
 	       (option = poptGetNextOpt(context)) > 0) {
 		char *text = poptGetOptArg(context);

@@ -100,6 +100,9 @@ static void fill(struct worker *w, bool in_place, uint64_t seed)
 	for (int i = 0; i < w->s->o->devices; i++)
 		data_fill(w->pattern, &w->ranks[i], &w->calls[i], in_place,
 			  seed);
+	/* Peers write or read the buffers from here on. */
+	if (w->s->o->op->one_sided)
+		exchange_barrier(&w->s->exchange, w->thread);
 }
 
 /* A barrier is wrong if a rank leaves it before the last one has entered. Ranks
@@ -380,6 +383,8 @@ static void open_combination(struct worker *w, const struct combination *c)
 			.ranks = s->ranks,
 			.traffic = &s->traffic,
 			.part = &r->part,
+			.window = r->window,
+			.window_base = r->window_base,
 		};
 		if (!s->o->op->reduces || c->reduction != REDUCTION_MULSUM)
 			continue;
@@ -528,10 +533,11 @@ static void report_begin(struct worker *w)
 	if (o->op->id == OPERATION_BARRIER && o->sizes_given)
 		report_note("A barrier has no sizes: one row");
 	json_config(o, s->exchange.procs, s->devices, s->all_ranks);
-	if (o->explain && o->op->id != OPERATION_SENDRECV)
+	if (o->explain && o->op->id != OPERATION_SENDRECV && !o->op->one_sided)
 		each_combination(w, explain_combination);
 	else if (o->explain)
-		report_note("sendrecv: point to point, nothing to choose");
+		report_note("%s: point to point, nothing to choose",
+			    o->op->name);
 	each_combination(w, count_combination);
 	report_table_head(o);
 }

@@ -352,6 +352,41 @@ static void rank_close(struct session *s, struct session_rank *r)
 	buffer_destroy(o, r->recv_base);
 }
 
+/* The windows of ranks first ... first + n - 1 of this process. All ranks wait
+ * for each other, so those of a thread are in one group. */
+static void windows_open(struct session *s, int first, int n)
+{
+	size_t bytes = s->buffer_bytes + (size_t)s->o->unalign * 8;
+
+	if (!s->o->op->one_sided)
+		return;
+	CHECK_DICOMM(NULL, dicomm_group_start());
+	for (int i = first; i < first + n; i++) {
+		struct session_rank *r = &s->mine[i];
+		void *base = s->o->op->id == OPERATION_PUT ? r->recv_base
+							   : r->send_base;
+
+		r->window_base = base;
+		CHECK_DICOMM(*r->comm,
+			     dicomm_comm_window_register(
+				     *r->comm, base, bytes, &r->window,
+				     DICOMM_WINDOW_DEFAULT));
+	}
+	CHECK_DICOMM(s->comms[first], dicomm_group_end());
+}
+
+static void windows_close(struct session *s, int first, int n)
+{
+	if (!s->o->op->one_sided)
+		return;
+	CHECK_DICOMM(NULL, dicomm_group_start());
+	for (int i = first; i < first + n; i++)
+		CHECK_DICOMM(s->comms[i],
+			     dicomm_comm_window_deregister(s->comms[i],
+							   s->mine[i].window));
+	CHECK_DICOMM(s->comms[first], dicomm_group_end());
+}
+
 /* ---- communicators ---- */
 
 /* Makes the communicators of ranks first ... first + n - 1 of this process,
@@ -404,6 +439,7 @@ void session_thread_open(struct session *s, int thread)
 		comms_open(s, first, o->devices);
 	for (int i = first; i < first + o->devices; i++)
 		rank_open(s, &s->mine[i]);
+	windows_open(s, first, o->devices);
 	exchange_barrier(&s->exchange, thread);
 	if (thread == 0)
 		s->memory_init = comms_memory(s);
@@ -416,6 +452,7 @@ void session_thread_close(struct session *s, int thread)
 
 	/* A neighbour may still read the buffers until all threads are here. */
 	exchange_barrier(&s->exchange, thread);
+	windows_close(s, thread * n, n);
 	for (int i = thread * n; i < (thread + 1) * n; i++)
 		rank_close(s, &s->mine[i]);
 }

@@ -30,7 +30,9 @@ struct session_rank {
 	char *send_seen, *recv_seen;
 	void *send_copy, *recv_copy;     /* owned; NULL if not on a device */
 	void *send_handle, *recv_handle; /* of -R 1 */
-	struct traffic_part part;        /* for operations with counts */
+	dicomm_window_t window;          /* for one-sided operations */
+	const char *window_base;
+	struct traffic_part part; /* for operations with counts */
 };
 
 struct session {

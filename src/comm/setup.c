@@ -73,6 +73,10 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 	case ASK_AWAITED:
 		snprintf(text, len, "a wait");
 		return wait_chain_answer(comm, number, signature);
+	case ASK_SIGNALS:
+		*signature = 0;
+		snprintf(text, len, "windows");
+		return atomic_load(&comm->takes_signals);
 	default:
 		if (call_log_find(&comm->logs.collective, number, signature,
 				  text, len))

@@ -213,6 +213,8 @@ struct dicomm_comm {
 	const struct comm_service *service; /* NULL: none */
 	uint64_t service_moves;             /* polls of it that moved */
 	struct windows *windows;            /* of src/window; or NULL */
+	/* There is a service, for the control thread, which is asked. */
+	_Atomic bool takes_signals;
 	/* Receives that wait, in call order. The first one is from any source
 	 * and has no source yet. */
 	struct operation *unbound;
@@ -248,9 +250,16 @@ enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 
 /* What control_query() asks a peer: its collective of a number, its side of a
  * point-to-point pair, whether it has received message number * TP_CLASSES +
- * class from this rank, or for which rank it has waited `number` ms
- * (wait_chain.h). */
-enum { ASK_COLLECTIVE, ASK_SEND, ASK_RECV, ASK_RECEIVED, ASK_AWAITED };
+ * class from this rank, for which rank it has waited `number` ms
+ * (wait_chain.h), or whether it takes signals. */
+enum {
+	ASK_COLLECTIVE,
+	ASK_SEND,
+	ASK_RECV,
+	ASK_RECEIVED,
+	ASK_AWAITED,
+	ASK_SIGNALS
+};
 
 /* Replaces the links by which algorithms are selected, and takes ownership of
  * them. All ranks do so before the same operation. */

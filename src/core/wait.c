@@ -215,6 +215,25 @@ static bool waits_for_any(const struct wait_for *f)
 	return f->peer < 0 && f->call->coll == COLL_RECV && f->call->root < 0;
 }
 
+/* A rank takes signals once it has registered a window or waits for some. */
+static const char *signal_hint(const struct wait_for *f, char *text, size_t len)
+{
+	bool known = false;
+	uint32_t signature;
+	char answer[64];
+
+	*text = '\0';
+	if (f->call->coll == COLL_SIGNAL && f->peer >= 0 &&
+	    control_query(f->comm->control, f->peer, ASK_SIGNALS, 0, ASK_MS,
+			  &known, &signature, answer,
+			  sizeof(answer)) == DICOMM_SUCCESS &&
+	    !known)
+		snprintf(text, len,
+			 ", which has neither registered a window nor waited "
+			 "for a signal");
+	return text;
+}
+
 /* Warns that a peer is late; if no message is missing, that the device has not
  * finished its queue. */
 static void warn_late(const struct wait_for *f, uint64_t waited_ns)
@@ -232,9 +251,10 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 			 text, s);
 	else if (f->peer >= 0)
 		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
-			 "waited %llu s to %s it",
+			 "waited %llu s to %s it%s",
 			 comm->name, comm->rank, (unsigned long long)f->number,
-			 text, f->peer, s, doing(f));
+			 text, f->peer, s, doing(f),
+			 signal_hint(f, why, sizeof(why)));
 	else
 		log_warn("%s rank %d: operation %llu, %s: %s is late, waited "
 			 "%llu s for it%s",
@@ -271,9 +291,10 @@ static dicomm_result_t time_out(const struct wait_for *f, uint64_t waited_ms)
 				    sizeof(chain));
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, culprit, true,
 			   "rank %d: operation %llu, %s: timed out after %d ms "
-			   "waiting to %s rank %d%s",
+			   "waiting to %s rank %d%s%s",
 			   comm->rank, (unsigned long long)f->number, text,
-			   comm->timeout_ms, doing(f), f->peer, chain);
+			   comm->timeout_ms, doing(f), f->peer, chain,
+			   signal_hint(f, why, sizeof(why)));
 }
 
 /* Returns true if this rank waits for itself, since nobody else makes calls for

@@ -72,6 +72,14 @@ static bool is_there(struct dicomm_comm *comm, const struct window_want *want)
 			      want->count;
 }
 
+/* They are there. */
+static void take(struct dicomm_comm *comm, const struct window_want *want)
+{
+	struct partner *from = partner_of(comm, want->peer);
+
+	signal_of(from, want->signal, want->context)->taken += want->count;
+}
+
 static dicomm_result_t turn_wait(struct window_call *c, bool *moved)
 {
 	struct dicomm_comm *comm = c->comm;
@@ -86,13 +94,8 @@ static dicomm_result_t turn_wait(struct window_call *c, bool *moved)
 	}
 	if (!all)
 		return DICOMM_AGAIN;
-	for (int i = 0; i < c->n; i++) {
-		const struct window_want *want = &c->wants[i];
-
-		signal_of(partner_of(comm, want->peer), want->signal,
-			  want->context)
-			->taken += want->count;
-	}
+	for (int i = 0; i < c->n; i++)
+		take(comm, &c->wants[i]);
 	return DICOMM_SUCCESS;
 }
 
@@ -178,6 +181,49 @@ static dicomm_result_t run(struct window_call *c, const struct call *call)
 	if (status != DICOMM_SUCCESS)
 		return fault_own(comm, status, window_call_awaits(&c->own));
 	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t take_soon(struct dicomm_comm *comm,
+				 const struct window_want *want)
+{
+	const struct peer *peer = &comm->peers[want->peer];
+	struct partner *from = partner_of(comm, want->peer);
+	unsigned left = peer->limits.spin;
+	bool moved = false, more = true;
+
+	if (!from->known)
+		return DICOMM_AGAIN;
+	while (!is_there(comm, want)) {
+		while (!more && left-- && !from->seq)
+			more = message_arrived(
+				       &peer->channel[TP_WINDOW],
+				       peer->channel[TP_WINDOW].in_base + 1) !=
+			       NULL;
+		if (!more)
+			return DICOMM_AGAIN;
+		TRY(incoming_one(comm, want->peer, &moved, &more));
+	}
+	take(comm, want);
+	comm->stats.operations++;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t window_wait_quick(struct dicomm_comm *comm,
+				  const struct window_want *want)
+{
+	dicomm_result_t status = DICOMM_AGAIN;
+
+	if (!comm->windows)
+		return status;
+	if (comm_enter(comm)) {
+		status = take_soon(comm, want);
+		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
+			status = fault_own(comm, status, want->peer);
+			fault_stop_transports(comm);
+		}
+	}
+	comm_leave(comm);
+	return status;
 }
 
 dicomm_result_t window_call_run(struct window_call *c, const struct call *call)

@@ -259,34 +259,39 @@ static dicomm_result_t pull(struct dicomm_comm *comm, struct peer *peer,
 	return arrived(comm, peer->rank, from);
 }
 
-dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved)
+dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
+			     bool *more)
 {
 	struct partner *from = partner_of(comm, rank);
 	struct peer *peer = &comm->peers[rank];
 	struct channel *channel = window_channel(peer);
+	uint64_t seq = channel->in_base + 1;
+	const struct tp_line *line;
 
-	for (int i = 0; i < WINDOW_BUDGET; i++) {
-		uint64_t seq = channel->in_base + 1;
-		const struct tp_line *line;
-
-		if (from->seq) {
-			TRY(pull(comm, peer, from, moved));
-			if (from->seq)
-				break;
-			continue;
-		}
-		line = message_arrived(channel, seq);
-		if (!line)
-			break;
-		channel->in_base = seq;
-		*moved = true;
-		if (line->signature != WINDOW_HEAD) {
-			TRY(take_bytes(comm, peer, from, seq, line));
-			continue;
-		}
-		TRY(take_head(comm, rank, message_payload(channel, seq, line),
-			      line->len));
-		message_consumed(peer, TP_WINDOW, seq);
+	if (from->seq) {
+		TRY(pull(comm, peer, from, moved));
+		*more = !from->seq;
+		return DICOMM_SUCCESS;
 	}
+	line = message_arrived(channel, seq);
+	*more = line != NULL;
+	if (!line)
+		return DICOMM_SUCCESS;
+	channel->in_base = seq;
+	*moved = true;
+	if (line->signature != WINDOW_HEAD)
+		return take_bytes(comm, peer, from, seq, line);
+	TRY(take_head(comm, rank, message_payload(channel, seq, line),
+		      line->len));
+	message_consumed(peer, TP_WINDOW, seq);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved)
+{
+	bool more = true;
+
+	for (int i = 0; more && i < WINDOW_BUDGET; i++)
+		TRY(incoming_one(comm, rank, moved, &more));
 	return DICOMM_SUCCESS;
 }

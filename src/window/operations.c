@@ -288,8 +288,13 @@ static dicomm_result_t wait_checked(int n,
 				 .peer = -1,
 				 .wants = wants};
 	status = collect(f, comm, n, descs, wants, &c.n);
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS && c.n == 1 && is_direct(comm, stream)) {
+		status = window_wait_quick(comm, wants);
+		if (status == DICOMM_AGAIN)
+			status = start(&c, DICOMM_INT8, 0, stream);
+	} else if (status == DICOMM_SUCCESS) {
 		status = start(&c, DICOMM_INT8, 0, stream);
+	}
 	if (wants != few)
 		free(wants);
 	return status;

@@ -162,7 +162,10 @@ dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved);
 /* Is anything under way to that peer? */
 bool outgoing_pending(struct dicomm_comm *comm, int rank);
 
-/* incoming.c: takes what has come from a peer. */
+/* incoming.c: takes what has come from a peer: one message or a part of one;
+ * or all, for a while. */
+dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
+			     bool *more);
 dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved);
 struct signal_count *signal_of(struct partner *from, int signal, int context);
 
@@ -170,6 +173,10 @@ struct signal_count *signal_of(struct partner *from, int signal, int context);
 dicomm_result_t window_call_turn(struct own_call *own, bool *moved);
 void window_call_drop(struct own_call *own);
 int window_call_awaits(const struct own_call *own);
+/* Takes signals of one kind, if they are there or come while this thread spins.
+ * AGAIN: they do not. This thread is not in the data path yet. */
+dicomm_result_t window_wait_quick(struct dicomm_comm *comm,
+				  const struct window_want *want);
 /* Runs it to its end in this thread, which is not in the data path yet. */
 dicomm_result_t window_call_run(struct window_call *c, const struct call *call);
 

@@ -24,7 +24,7 @@ dicomm_result_t windows_know(struct dicomm_comm *comm, int rank)
 }
 
 /* Look whether one more rank has begun to send. Ranks that have not are many,
- * so each poll looks at one of them. */
+ * so each poll looks at one of them. This rank knows whether it has itself. */
 static void look_for_one(struct dicomm_comm *comm)
 {
 	struct windows *w = comm->windows;
@@ -32,7 +32,8 @@ static void look_for_one(struct dicomm_comm *comm)
 
 	w->look = rank + 1 < comm->ranks ? rank + 1 : 0;
 	if (w->partners[rank].known || !comm->peers[rank].transports ||
-	    (rank != comm->rank && control_gone(comm->control, rank)))
+	    (rank == comm->rank ? !w->partners[rank].room
+				: control_gone(comm->control, rank)))
 		return;
 	/* It may leave at this moment. Whoever waits for it is told. */
 	log_hold();
@@ -110,7 +111,9 @@ dicomm_result_t windows_begin(struct dicomm_comm *comm)
 	w->outs = w->known + ranks;
 	comm->windows = w;
 	comm->service = &service;
-	return cross_progress_serve(comm);
+	TRY(cross_progress_serve(comm));
+	atomic_store(&comm->takes_signals, true);
+	return DICOMM_SUCCESS;
 }
 
 struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id)

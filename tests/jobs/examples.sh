@@ -67,6 +67,10 @@ if ! examples/several_ranks_one_process >"$out/0"; then
 fi
 expect several_ranks_one_process 0 "4 ranks in one thread, 0 wrong"
 
+run kv_put 2
+expect kv_put 0 "prefill: 64 blocks of 131072 bytes put"
+expect kv_put 1 "decode: 64 blocks in order, 0 values wrong"
+
 run stage_boundary 6
 for rank in 4 5; do
 	expect stage_boundary $rank \

@@ -57,6 +57,8 @@ done <<-END
 	broadcast broadcast_perf
 	gather gather_perf
 	gatherv gatherv_perf
+	get get_perf
+	put put_perf
 	reduce reduce_perf
 	reduce_scatter reduce_scatter_perf
 	scatter scatter_perf

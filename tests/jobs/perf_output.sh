@@ -91,6 +91,14 @@ for op in allreduce allgather reduce_scatter broadcast reduce alltoall gather \
 		rows 4 float
 	done
 done
+# One-sided operations are not in place; -u shifts the windows.
+for how in 'put' 'put --ranks 4 -u 3' 'get --ranks 2 -y 0' \
+	'get -t 2 -g 2 -m 2'; do
+	last="$how"
+	# shellcheck disable=SC2086
+	perf 0 $how -b 0 -e 100K -f 37 -n 2
+	rows 4 float
+done
 for how in '' '--ranks 2' '--ranks 4' '-t 2 -g 2'; do
 	last="barrier $how"
 	# shellcheck disable=SC2086

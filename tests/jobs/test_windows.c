@@ -291,6 +291,44 @@ START_TEST(signals_are_counted_and_taken)
 }
 END_TEST
 
+#define MANY 1000
+
+/* Rank 1 has no window, and waits late, or not at all. */
+static void signal_a_stranger(struct job_rank *me)
+{
+	dicomm_wait_signal_desc_t d = {.count = MANY, .peer = 0};
+	bool waits = me->arg != NULL;
+	_Atomic int *done = job_board();
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (me->rank == 1) {
+		if (waits)
+			job_sleep_ms(50);
+		else
+			wait_on_board(done, "the refusal");
+		if (waits)
+			JOB_TRY(dicomm_wait_signal(1, &d, me->comm, NULL));
+		return;
+	}
+	JOB_TRY(dicomm_comm_set_timeout(me->comm, waits ? 30000 : 300));
+	for (int i = 0; i < MANY && status == DICOMM_SUCCESS; i++)
+		status = dicomm_signal(1, 0, 0, 0, me->comm, NULL);
+	if (waits)
+		JOB_TRY(status);
+	else
+		JOB_REFUSED(status, DICOMM_ERR_TIMEOUT,
+			    "which has neither registered a window nor waited "
+			    "for a signal");
+	atomic_store(done, 1);
+}
+
+START_TEST(signals_wait_for_who_waits_and_name_who_does_not)
+{
+	run_job(signal_a_stranger, 2, _i % VARIANTS, false,
+		_i < VARIANTS ? "waits" : NULL);
+}
+END_TEST
+
 /* ---- groups ---- */
 
 static void in_group(struct job_rank *me)
@@ -615,6 +653,9 @@ int main(void)
 	tcase_add_loop_test(tcase, a_rank_in_a_collective_takes_puts, 0,
 			    VARIANTS);
 	tcase_add_loop_test(tcase, signals_are_counted_and_taken, 0, VARIANTS);
+	tcase_add_loop_test(tcase,
+			    signals_wait_for_who_waits_and_name_who_does_not, 0,
+			    2 * VARIANTS);
 	tcase_add_loop_test(tcase, a_group_puts_and_waits, 0, 2 * VARIANTS);
 	tcase_add_loop_test(tcase, a_window_ends_when_all_puts_are_there, 0,
 			    2 * VARIANTS);

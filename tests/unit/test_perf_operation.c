@@ -49,6 +49,8 @@ START_TEST(scattered_operations_cut_shares_to_16_bytes)
 	check_geometry("broadcast", 103, 103, 103, 0, 0);
 	check_geometry("reduce", 103, 103, 103, 0, 0);
 	check_geometry("sendrecv", 103, 103, 103, 0, 0);
+	check_geometry("put", 103, 103, 103, 0, 0);
+	check_geometry("get", 103, 103, 103, 0, 0);
 	check_geometry("allgather", 32, 96, 32, 32, 0);
 	check_geometry("gather", 32, 96, 32, 32, 0);
 	check_geometry("reduce_scatter", 96, 32, 32, 0, 32);
@@ -81,6 +83,8 @@ START_TEST(bus_bandwidth_follows_the_formulas)
 	check_bandwidth("broadcast", 1);
 	check_bandwidth("reduce", 1);
 	check_bandwidth("sendrecv", 1);
+	check_bandwidth("put", 1);
+	check_bandwidth("get", 1);
 }
 END_TEST
 
