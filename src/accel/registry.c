@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,31 @@ const struct accel *const accels[] = {
 	&accel_host, &accel_cuda, &accel_hip, &accel_ze, &accel_opencl, NULL,
 };
 
+/* Looks for the part of a name before ".so". */
+static int has_name(struct dl_phdr_info *info, size_t size, void *name)
+{
+	const char *file = info->dlpi_name, *slash = strrchr(file, '/');
+
+	(void)size;
+	return strstr(slash ? slash + 1 : file, name) != NULL;
+}
+
+bool accel_may_have_loaded(const char *library)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(library, "."),
+		 library);
+	return dl_iterate_phdr(has_name, name) != 0;
+}
+
 bool accel_has_loaded(const char *library)
 {
-	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	void *lib;
+
+	if (!accel_may_have_loaded(library))
+		return false;
+	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 
 	if (lib)
 		dlclose(lib);
