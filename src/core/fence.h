@@ -11,8 +11,8 @@
 #include <stdbool.h>
 
 /* True if the kernel has no membarrier(2), or has not got ready for it yet, so
- * that each thread that enters the data path needs its own fence. Once false, it
- * stays so. A thread loads it (acquire) before the flag: if it finds false,
+ * that each thread that enters the data path needs its own fence. Once false,
+ * it stays so. A thread loads it (acquire) before the flag: if it finds false,
  * fence_all() of a thread whose flag it does not see will find false, too. */
 extern _Atomic bool fence_needed;
 
