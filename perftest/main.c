@@ -13,6 +13,7 @@
 #include "perftest/base/launch.h"
 #include "perftest/links/links.h"
 #include "perftest/report/plot.h"
+#include "perftest/run/init.h"
 #include "perftest/run/run.h"
 #include "perftest/links/simulate.h"
 
@@ -113,6 +114,7 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv, int child_rank);
 } programs[] = {
+	{"init", init_main},
 	{"links", links_main},
 	{"simulate", simulate_main},
 };

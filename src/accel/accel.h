@@ -249,6 +249,10 @@ extern const struct accel *const accels[];
 /* Returns true if this process has loaded the library of that name.
  * Loads nothing. */
 bool accel_has_loaded(const char *library);
+/* Returns true if this process may have loaded it: the name of a loaded library
+ * begins as that does, up to the dot. Opens no file, while the loader searches
+ * all its folders for a library that is not loaded. */
+bool accel_may_have_loaded(const char *library);
 
 /* Find the kind and index of a device name ("host", "cuda:1"). Returns NULL,
  * with the reason in why, if there is no such kind or device. */

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,56 @@ const struct accel *const accels[] = {
 	&accel_host, &accel_cuda, &accel_hip, &accel_ze, &accel_opencl, NULL,
 };
 
+/* Returns the name that a loaded file gives itself; "" if it gives none. */
+static const char *name_of(const struct dl_phdr_info *info)
+{
+	const ElfW(Dyn) *d = NULL;
+	uintptr_t names = 0, at = 0;
+
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			d = (const void *)(info->dlpi_addr +
+					   info->dlpi_phdr[i].p_vaddr);
+	for (; d && d->d_tag != DT_NULL; d++) {
+		if (d->d_tag == DT_STRTAB)
+			names = d->d_un.d_ptr;
+		if (d->d_tag == DT_SONAME)
+			at = d->d_un.d_val;
+	}
+	if (!names || !at)
+		return "";
+	/* Some loaders leave it relative. */
+	if (names < info->dlpi_addr)
+		names += info->dlpi_addr;
+	return (const char *)(names + at);
+}
+
+static int begins_with(struct dl_phdr_info *info, size_t size, void *begin)
+{
+	const char *file = info->dlpi_name, *slash = strrchr(file, '/');
+	size_t n = strlen(begin);
+
+	(void)size;
+	return !strncmp(slash ? slash + 1 : file, begin, n) ||
+	       !strncmp(name_of(info), begin, n);
+}
+
+bool accel_may_have_loaded(const char *library)
+{
+	char begin[64];
+
+	snprintf(begin, sizeof(begin), "%.*s", (int)strcspn(library, "."),
+		 library);
+	return dl_iterate_phdr(begins_with, begin) != 0;
+}
+
 bool accel_has_loaded(const char *library)
 {
-	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	void *lib;
+
+	if (!accel_may_have_loaded(library))
+		return false;
+	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 
 	if (lib)
 		dlclose(lib);

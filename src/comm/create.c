@@ -29,6 +29,7 @@ static struct handle_pool pool = HANDLE_POOL(struct dicomm_comm);
 static void forked(void)
 {
 	atomic_fetch_add(&comm_generation, 1);
+	fence_forked();
 	handle_pool_forget(&pool);
 	host_stream_forget();
 	group_forget();

@@ -525,8 +525,11 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 	mine.far = *far;
 	mine.local_slot_bytes = wished_local_slot_bytes(comm);
 	/* A bad DICOMM_ALGO is an error on every rank, not on rank 0 alone. */
-	status = cost_table_make(comm->node_ranks, comm->slot_bytes,
-				 comm->deterministic, &mine.table);
+	if (comm->rank == 0)
+		status = cost_table_make(comm->node_ranks, comm->slot_bytes,
+					 comm->deterministic, &mine.table);
+	else
+		status = cost_table_check();
 	if (status != DICOMM_SUCCESS) {
 		free(all);
 		return status;

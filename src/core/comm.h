@@ -349,7 +349,7 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 			      memory_order_relaxed);
 	atomic_store_explicit(&comm->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&fence_needed, memory_order_relaxed))
+	if (atomic_load_explicit(&fence_needed, memory_order_acquire))
 		atomic_thread_fence(memory_order_seq_cst);
 	/* Acquire, to see what a thread has done that borrowed the data
 	 * path. */

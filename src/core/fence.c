@@ -3,16 +3,56 @@
 #include "src/core/fence.h"
 
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "src/base/thread.h"
+
 _Atomic bool fence_needed = true;
 
-void fence_init(void)
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t begun;
+	bool begins;
+} start = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+
+static void announce(void)
 {
 	if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
 		    0, 0) == 0)
 		atomic_store(&fence_needed, false);
+}
+
+static void *announcer(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&start.lock);
+	start.begins = true;
+	pthread_cond_signal(&start.begun);
+	pthread_mutex_unlock(&start.lock);
+	announce();
+	return NULL;
+}
+
+/* In a process with several threads the kernel takes as long as all cores need
+ * to pass a point of rest, 5 to 30 ms. Nobody has to wait for that: until then,
+ * threads fence for themselves. But do not return, and let the caller fork,
+ * before the thread runs: a child could inherit locks of the C library that
+ * nobody opens. */
+void fence_init(void)
+{
+	if (thread_start(NULL, "dicomm-fence", announcer, NULL))
+		return;
+	pthread_mutex_lock(&start.lock);
+	while (!start.begins)
+		pthread_cond_wait(&start.begun, &start.lock);
+	pthread_mutex_unlock(&start.lock);
+}
+
+void fence_forked(void)
+{
+	announce();
 }
 
 void fence_all(void)

@@ -10,12 +10,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* True if the kernel has no membarrier(2), so that each thread that enters the
- * data path needs its own fence. */
+/* True if the kernel has no membarrier(2), or has not got ready for it yet, so
+ * that each thread that enters the data path needs its own fence. Once false,
+ * it stays so. A thread loads it (acquire) before the flag: if it finds false,
+ * fence_all() of a thread whose flag it does not see will find false, too. */
 extern _Atomic bool fence_needed;
 
 /* Called once per process, before the first communicator. */
 void fence_init(void);
+/* In a child of fork(), which has one thread, so that the kernel is ready at
+ * once. */
+void fence_forked(void);
 /* May be called by any thread. */
 void fence_all(void);
 

@@ -98,6 +98,13 @@ dicomm_result_t cost_table_make(int node_ranks, uint32_t slot_bytes,
 	return select_override(table, config_string(CONFIG_ALGO));
 }
 
+dicomm_result_t cost_table_check(void)
+{
+	struct select_table table = {.deterministic = false};
+
+	return select_override(&table, config_string(CONFIG_ALGO));
+}
+
 void cost_table_in_process(struct select_table *table, int ranks,
 			   uint32_t slice_bytes)
 {

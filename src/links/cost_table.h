@@ -14,6 +14,9 @@
 dicomm_result_t cost_table_make(int node_ranks, uint32_t slot_bytes,
 				bool deterministic, struct select_table *table);
 
+/* On ranks that need no table of their own: fails if DICOMM_ALGO is invalid. */
+dicomm_result_t cost_table_check(void);
+
 /* Sets the costs for ranks that are in one process, on one device, and read
  * each other's buffers in slices of slice_bytes. */
 void cost_table_in_process(struct select_table *table, int ranks,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/topo/node.h"
 
-#include <hwloc.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include "src/base/descriptors.h"
 #include "src/base/hash.h"
 #include "src/base/host.h"
+#include "src/base/thread.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
@@ -47,38 +50,120 @@ static uint64_t find_identity(void)
 	return h;
 }
 
-/* Read cores and caches from hwloc. It leaves out cores that the cgroup of a
- * container does not have. It includes cores that this process is not bound to,
- * since other processes use them. */
-static void find_parts(void)
-{
-	hwloc_topology_t t;
-	hwloc_obj_t c;
-	int cores;
+/* Machines have fewer cores. */
+#define CORES_MOST 8192
+#define SETS (CORES_MOST / CPU_SETSIZE)
+#define SETS_BYTES (SETS * sizeof(cpu_set_t))
 
-	if (hwloc_topology_init(&t))
-		return;
-	if (hwloc_topology_load(t) == 0) {
-		cores = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU);
-		if (cores > 0 && cores < node.cores)
-			node.cores = cores;
-		c = hwloc_get_obj_by_type(t, HWLOC_OBJ_L2CACHE, 0);
-		if (c)
-			node.core_cache_bytes = (size_t)c->attr->cache.size;
-		c = hwloc_get_obj_by_type(t, HWLOC_OBJ_L3CACHE, 0);
-		if (c)
-			node.shared_cache_bytes = (size_t)c->attr->cache.size;
-	}
-	hwloc_topology_destroy(t);
+/* Finds the cores that the cgroup of this process has. A thread that asks for
+ * all cores gets those, also if this process is bound to fewer: other processes
+ * use them. Leaves the set empty if the kernel does not tell. */
+static void *find_cores(void *arg)
+{
+	cpu_set_t *cores = arg, all[SETS];
+
+	memset(all, 0xff, sizeof(all));
+	if (sched_setaffinity(0, sizeof(all), all) ||
+	    sched_getaffinity(0, SETS_BYTES, cores))
+		memset(cores, 0, SETS_BYTES);
+	return NULL;
 }
 
+/* The binding of the caller's thread stays as it is. */
+static void count_cores(cpu_set_t cores[SETS])
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t thread;
+	int n;
+
+	node.cores = online > 0 ? (int)online : 1;
+	memset(cores, 0, SETS_BYTES);
+	if (thread_start(&thread, "dicomm-cores", find_cores, cores))
+		return;
+	pthread_join(thread, NULL);
+	n = CPU_COUNT_S(SETS_BYTES, cores);
+	if (n > 0 && n < node.cores)
+		node.cores = n;
+}
+
+/* Reads a file of a few bytes; returns false if there is none. */
+static bool read_line(const char *folder, const char *name, char line[32])
+{
+	char path[128];
+	FILE *f;
+	bool found;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	f = descriptors_fopen(path);
+	if (!f)
+		return false;
+	found = fgets(line, 32, f);
+	fclose(f);
+	return found;
+}
+
+/* As in "1024K" and "32M" */
+static size_t parse_size(const char *text)
+{
+	char *end;
+	size_t size = strtoul(text, &end, 10);
+
+	if (*end == 'K')
+		size <<= 10;
+	else if (*end == 'M')
+		size <<= 20;
+	return size;
+}
+
+/* What the C library knows, from the processor itself */
+static size_t size_known(int name)
+{
+	long size = sysconf(name);
+
+	return size > 0 ? (size_t)size : 0;
+}
+
+static void find_caches(size_t core)
+{
+	char folder[80], line[32];
+
+	for (int i = 0;; i++) {
+		size_t *bytes = NULL;
+
+		snprintf(folder, sizeof(folder),
+			 "/sys/devices/system/cpu/cpu%zu/cache/index%d", core,
+			 i);
+		if (!read_line(folder, "level", line))
+			break;
+		if (*line == '2')
+			bytes = &node.core_cache_bytes;
+		else if (*line == '3')
+			bytes = &node.shared_cache_bytes;
+		if (!bytes || !read_line(folder, "type", line) ||
+		    *line == 'I' || !read_line(folder, "size", line))
+			continue;
+		*bytes = parse_size(line);
+	}
+	/* A virtual machine may hide them there. */
+	if (!node.core_cache_bytes)
+		node.core_cache_bytes = size_known(_SC_LEVEL2_CACHE_SIZE);
+	if (!node.shared_cache_bytes)
+		node.shared_cache_bytes = size_known(_SC_LEVEL3_CACHE_SIZE);
+}
+
+/* hwloc would tell all this too. But it searches for everything that a machine
+ * has, and loads its plugins and what they need, X11 and OpenCL among that,
+ * which takes longer than all the rest of init. */
 static void find(void)
 {
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t cores[SETS];
+	size_t first = 0;
 
 	node.identity = find_identity();
-	node.cores = cores > 0 ? (int)cores : 1;
-	find_parts();
+	count_cores(cores);
+	while (first < CORES_MOST && !CPU_ISSET_S(first, SETS_BYTES, cores))
+		first++;
+	find_caches(first < CORES_MOST ? first : 0);
 }
 
 uint64_t node_identity(void)

@@ -392,4 +392,16 @@ if env --ignore-signal=CHLD true 2>/dev/null; then
 else
 	echo "not tried: SIGCHLD ignored: env(1) cannot"
 fi
+# --- making and ending communicators ---------------------------------------------
+
+perf 0 init --ranks 2 --repeats 3
+for what in "first +2" "by id +3" "split +3" "destroy +3"; do
+	grep -Eq "^ +$what( +[0-9]+\.[0-9]){3}\$" "$out/table" ||
+		fail "no row '$what'"
+done
+perf 6 init --repeats 0
+has 'not an integer from 1'
+perf 6 init
+has 'no launcher'
+
 exit $bad

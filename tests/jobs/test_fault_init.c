@@ -548,6 +548,15 @@ dicomm_result_t __wrap_hub_open(const struct rank_info *self,
 	return __real_hub_open(self, key, address, out);
 }
 
+dicomm_result_t __real_hub_open_idle(struct hub **out);
+dicomm_result_t __wrap_hub_open_idle(struct hub **out);
+dicomm_result_t __wrap_hub_open_idle(struct hub **out)
+{
+	if (atomic_load(&is_hubless))
+		return FAIL(DICOMM_ERR_SYSTEM, "no port");
+	return __real_hub_open_idle(out);
+}
+
 /* Both are past what they have to do before they hear of each other. */
 static void die_when_another_is_there(void)
 {

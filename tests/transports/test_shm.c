@@ -1304,8 +1304,8 @@ START_TEST(a_measurement_is_short_and_sane)
 {
 	struct shm_rates first, again;
 
-	shm_measure(&first);
-	shm_measure(&again);
+	shm_measure(NULL, &first);
+	shm_measure(NULL, &again);
 	ck_assert_mem_eq(&first, &again, sizeof(first));
 	/* On a busy machine it may have come to nothing. */
 	shm_rates_get(&first);
@@ -1393,10 +1393,39 @@ static int measure_nothing(void)
 	/* Who measures is done soon. */
 	while (bind(fd, (const struct sockaddr *)&name, sizeof(name)))
 		ck_assert_int_eq(errno, EADDRINUSE);
-	shm_measure(&r);
+	shm_measure(NULL, &r);
 	ck_assert_uint_eq(r.line_ps, 0);
 	return fd;
 }
+
+/* Ranks of one communicator would all measure the same, one after the other. */
+START_TEST(of_the_ranks_of_a_communicator_the_first_measures)
+{
+	uint8_t key[SHM_MEASURE_KEY] = {0};
+	struct shm_rates r;
+	int pipes[2], status;
+	char byte = 0;
+	pid_t other;
+
+	memcpy(key, &(pid_t){getpid()}, sizeof(pid_t));
+	ck_assert_int_eq(pipe(pipes), 0);
+	other = fork();
+	if (!other) {
+		shm_measure(key, &r);
+		/* It holds the name until it is killed. */
+		(void)!write(pipes[1], &byte, 1);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_eq(read(pipes[0], &byte, 1), 1);
+	shm_measure(key, &r);
+	kill(other, SIGKILL);
+	ck_assert_int_eq(waitpid(other, &status, 0), other);
+	ck_assert_uint_eq(r.line_ps, 0);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+END_TEST
 
 /* One process at a time; the others learn from their neighbours. */
 START_TEST(a_process_that_cannot_measure_uses_its_peers_rates)
@@ -1504,6 +1533,8 @@ int main(void)
 	tcase_add_test(tcase, a_measurement_is_short_and_sane);
 	tcase_add_loop_test(tcase, one_copy_pays_where_it_saves_time, 0,
 			    sizeof(cma_cases) / sizeof(*cma_cases));
+	tcase_add_test(tcase,
+		       of_the_ranks_of_a_communicator_the_first_measures);
 	tcase_add_test(tcase,
 		       a_process_that_cannot_measure_uses_its_peers_rates);
 	tcase_add_loop_test(tcase, cma_is_for_ranks_with_a_core_each, 0, 2);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sodium.h>
+
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/control/rank_info.h"
@@ -545,6 +547,69 @@ START_TEST(a_chosen_secret_is_stretched)
 }
 END_TEST
 
+static const struct {
+	const char *secret;
+	bool random;
+} secrets[] = {
+	{"00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF",
+	 true},
+	/* openssl rand -hex 32; -base64 32 */
+	{"b4ae8bc0b1a5eb7ebcd34c9a5f24aa2e4b0b3c2dd6f09a3d1ce8e0a1f0d7c596",
+	 true},
+	{"vYkQ2mXWj3V0cX8bqv3nJkQ7o1sT9H4mLr5eYpZ2uAE=", true},
+	{"_YkQ2mXWj3V0cX8bqv3n-kQ7o1sT9H4mLr5eYpZ2uAE=", true},
+	/* Bits that no byte has; both alphabets; no "=". */
+	{"vYkQ2mXWj3V0cX8bqv3nJkQ7o1sT9H4mLr5eYpZ2uAF=", false},
+	{"_YkQ2mXWj3V0cX8bqv3n+kQ7o1sT9H4mLr5eYpZ2uAE=", false},
+	{"vYkQ2mXWj3V0cX8bqv3nJkQ7o1sT9H4mLr5eYpZ2uAEE", false},
+	{"vYkQ2mXWj3V0cX8bqv3nJkQ7o1sT9H4mLr5eYpZ2uAE", false},
+	/* What people type. */
+	{"", false},
+	{"sesame", false},
+	{"0000000000000000000000000000000000000000000000000000000000000000",
+	 false},
+	{"0123456701234567012345670123456701234567012345670123456701234567",
+	 false},
+	{"Password1Password1Password1Password1Passwor=", false},
+	{"thisisaverylongpassphraseofmanylettersonlyA=", false},
+	{"This is a very long passphrase 0f letters A=", false},
+	{"b4ae8bc0b1a5eb7ebcd34c9a5f24aa2e4b0b3c2dd6f09a3d1ce8e0a1f0d7c59",
+	 false},
+	{"b4ae8bc0b1a5eb7ebcd34c9a5f24aa2e4b0b3c2dd6f09a3d1ce8e0a1f0d7c59g",
+	 false},
+};
+
+/* Only what cannot be guessed is not stretched. */
+START_TEST(what_a_program_made_is_told_from_what_people_choose)
+{
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	for (size_t i = 0; i < sizeof(secrets) / sizeof(*secrets); i++)
+		ck_assert_msg(auth_is_random(secrets[i].secret) ==
+				      secrets[i].random,
+			      "%s", secrets[i].secret);
+}
+END_TEST
+
+/* One of 1500 in base64 has no digit. */
+START_TEST(random_secrets_are_taken_for_random)
+{
+	uint8_t bytes[AUTH_KEY];
+	char hex[2 * AUTH_KEY + 1], text[64];
+	int missed = 0;
+
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	for (int i = 0; i < 10000; i++) {
+		auth_random(bytes, sizeof(bytes));
+		sodium_bin2hex(hex, sizeof(hex), bytes, sizeof(bytes));
+		sodium_bin2base64(text, sizeof(text), bytes, sizeof(bytes),
+				  sodium_base64_VARIANT_ORIGINAL);
+		ck_assert_msg(auth_is_random(hex), "%s", hex);
+		missed += !auth_is_random(text);
+	}
+	ck_assert_int_lt(missed, 100);
+}
+END_TEST
+
 START_TEST(keys_are_the_same_everywhere)
 {
 	/* printf "p\\0text" | b2sum -l 256 */
@@ -649,6 +714,9 @@ int main(void)
 	tcase_add_test(sealed, a_changed_byte_is_noticed);
 	tcase_add_loop_test(sealed, a_stream_of_other_frames_is_noticed, 0, 4);
 	tcase_add_test(others, a_chosen_secret_is_stretched);
+	tcase_add_test(others,
+		       what_a_program_made_is_told_from_what_people_choose);
+	tcase_add_test(others, random_secrets_are_taken_for_random);
 	tcase_add_loop_test(others, an_id_reads_as_it_was_written, 0, 4);
 	tcase_add_loop_test(others, a_bad_id_is_refused_and_not_printed, 0,
 			    (int)(sizeof(bad_ids) / sizeof(*bad_ids)));

@@ -9,8 +9,9 @@
  * other core is busy for too long, the rates stay unknown.
  *
  * Ranks start at the same time, and their threads would share cores. So one
- * process of the machine at a time measures. A process that does not get its
- * turn in time takes the rates that its peers put into their addresses.
+ * process of the machine at a time measures, and of the ranks of a communicator
+ * only the first that comes. The others take the rates that it puts into its
+ * address, as does a process that does not get its turn in time.
  */
 #include "transports/shm/measure.h"
 
@@ -29,6 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <sodium.h>
+
 #include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
@@ -42,6 +45,11 @@
 #define BOUND_NS 3000000u
 #define STOP UINT32_MAX
 #define TURN_NS 8000000u /* how long a process waits for its turn */
+#define ATTEMPTS 3       /* if the other core is busy */
+/* Names of sockets that only one socket of the machine can have until it is
+ * closed: of the process that measures now, and of the one that does so for a
+ * communicator, the latter with a hash of its key. */
+#define NAME "dicomm measures"
 
 struct duo {
 	_Atomic uint32_t ping __attribute__((aligned(LINE)));
@@ -54,7 +62,11 @@ struct duo {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct shm_rates measured; /* constant once it is set */
+static struct shm_rates measured; /* constant once it is found */
+static _Atomic bool is_found;
+/* The socket by which this process measures for a communicator; -1: none */
+static _Atomic int job = -1;
+static const uint8_t *key_now; /* of the call of shm_measure() that measures */
 
 enum { NOT_TOLD, BEING_TOLD, TOLD };
 static struct shm_rates told; /* rates of the first peer that knows them */
@@ -254,19 +266,48 @@ static void run(struct duo *d)
 		measured = r;
 }
 
-/* Wait for this process's turn. The turn is the name of a socket, which only
- * one socket of the machine can have until it is closed. Returns the socket, or
- * -1 if there is no turn in time. */
+static int make_socket(void)
+{
+	return descriptors_high(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+}
+
+static bool take_name(int fd, const char *name)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+
+	snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "%s", name);
+	return !bind(fd, (struct sockaddr *)&at, sizeof(at));
+}
+
+/* Returns true unless another rank of the communicator measures or has
+ * measured. Then this process has the name until shm_measure_end(). */
+static bool take_job(void)
+{
+	char name[sizeof(NAME) + 20];
+	uint64_t hash = 0;
+	int fd = make_socket();
+
+	crypto_generichash((uint8_t *)&hash, sizeof(hash), key_now,
+			   SHM_MEASURE_KEY, (const uint8_t *)NAME,
+			   sizeof(NAME));
+	snprintf(name, sizeof(name), NAME " %016" PRIx64, hash);
+	if (fd >= 0 && !take_name(fd, name) && errno == EADDRINUSE) {
+		close(fd);
+		return false;
+	}
+	atomic_store(&job, fd);
+	return true;
+}
+
+/* Waits for this process's turn. Returns the socket, or -1 if there is no turn
+ * in time. */
 static int take_turn(void)
 {
-	struct sockaddr_un name = {.sun_family = AF_UNIX,
-				   .sun_path = "\0dicomm measures"};
 	uint64_t end = now_ns() + TURN_NS;
 	struct timespec nap = {0, 100000};
-	int fd =
-		descriptors_high(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	int fd = make_socket();
 
-	while (fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name))) {
+	while (fd >= 0 && !take_name(fd, NAME)) {
 		if (errno != EADDRINUSE || now_ns() > end) {
 			close(fd);
 			return -1;
@@ -276,7 +317,7 @@ static int take_turn(void)
 	return fd;
 }
 
-static void measure(void)
+static void measure_now(void)
 {
 	int turn = take_turn();
 	struct duo *d;
@@ -288,7 +329,8 @@ static void measure(void)
 	if (d != MAP_FAILED) {
 		memset(d->copy, 1, sizeof(d->copy));
 		memset(d->own, 2, sizeof(d->own));
-		run(d);
+		for (int i = 0; i < ATTEMPTS && !measured.line_ps; i++)
+			run(d);
 		munmap(d, sizeof(*d));
 	}
 	close(turn);
@@ -300,10 +342,30 @@ static void measure(void)
 		  measured.cma_bytes_per_s / 1000000, measured.cma_ps / 1000);
 }
 
-void shm_measure(struct shm_rates *out)
+static void measure(void)
 {
+	if (!key_now || take_job())
+		measure_now();
+	atomic_store(&is_found, true);
+}
+
+void shm_measure(const uint8_t *key, struct shm_rates *out)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	pthread_mutex_lock(&lock);
+	key_now = key;
 	pthread_once(&once, measure);
+	pthread_mutex_unlock(&lock);
 	*out = measured;
+}
+
+void shm_measure_end(void)
+{
+	int fd = atomic_exchange(&job, -1);
+
+	if (fd >= 0)
+		close(fd);
 }
 
 void shm_rates_tell(const struct shm_rates *rates)
@@ -321,8 +383,8 @@ void shm_rates_tell(const struct shm_rates *rates)
 
 void shm_rates_get(struct shm_rates *out)
 {
-	shm_measure(out);
-	if (out->line_ps)
-		return;
-	*out = atomic_load(&telling) == TOLD ? told : guess;
+	if (atomic_load(&is_found) && measured.line_ps)
+		*out = measured;
+	else
+		*out = atomic_load(&telling) == TOLD ? told : guess;
 }

@@ -18,8 +18,14 @@ struct shm_rates {
 };
 
 /* Measure once, and return the rates. All are 0 if this process did not get its
- * turn to measure, or if the other core was busy. */
-void shm_measure(struct shm_rates *rates);
+ * turn to measure, if the other core was busy, or if another process measures
+ * with the same key of SHM_MEASURE_KEY bytes, that of a communicator (NULL:
+ * whatever others do). Any thread. */
+#define SHM_MEASURE_KEY 32
+void shm_measure(const uint8_t *key, struct shm_rates *rates);
+/* Called when all ranks of that communicator have come this far. Until then,
+ * those that come late find that one has measured. */
+void shm_measure_end(void);
 /* Give this process the rates that a peer has measured. They are used if this
  * process has measured none. */
 void shm_rates_tell(const struct shm_rates *rates);

@@ -556,7 +556,8 @@ void shm_ring_put(struct shm_ring *ring)
 }
 
 void shm_segment_address(const struct shm_segment *seg,
-			 const struct shm_host *host, struct tp_blob *blob)
+			 const struct shm_host *host,
+			 const struct shm_rates *rates, struct tp_blob *blob)
 {
 	const struct shm_header *head = seg->head;
 	struct shm_address a;
@@ -569,6 +570,6 @@ void shm_segment_address(const struct shm_segment *seg,
 	a.ranks = head->ranks;
 	a.slots = head->slots;
 	a.slot_bytes = head->slot_bytes;
-	shm_measure(&a.rates);
+	a.rates = *rates;
 	shm_address_pack(&a, host, blob);
 }

@@ -105,9 +105,11 @@ bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len);
 dicomm_result_t shm_segment_attach(const struct shm_address *a,
 				   struct shm_segment **out);
 void shm_segment_put(struct shm_segment *seg);
-/* Give the address by which peers attach to the segment. */
+/* Give the address by which peers attach to the segment, with the rates that
+ * this process has measured. */
 void shm_segment_address(const struct shm_segment *seg,
-			 const struct shm_host *host, struct tp_blob *blob);
+			 const struct shm_host *host,
+			 const struct shm_rates *rates, struct tp_blob *blob);
 /* Returns true if the address is that of a rank of this process. */
 bool shm_segment_is_own(const struct shm_address *a);
 

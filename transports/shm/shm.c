@@ -200,7 +200,12 @@ static void shm_share_cores(struct tp_device *dev)
 
 static void shm_address(const struct tp_device *dev, struct tp_blob *address)
 {
-	shm_segment_address(dev->seg, &dev->host, address);
+	struct shm_rates rates = {.line_ps = 0};
+
+	_Static_assert(sizeof(dev->config.key) == SHM_MEASURE_KEY, "its key");
+	if (dev->config.ranks > 1)
+		shm_measure(dev->config.key, &rates);
+	shm_segment_address(dev->seg, &dev->host, &rates, address);
 }
 
 /* Map the header, which leads to the rings. Later the process may not be open
@@ -236,6 +241,8 @@ static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
 	    !shm_segment_reachable(&a, why, len) || !hold(dev, &a, why, len))
 		return false;
 	shm_rates_tell(&a.rates);
+	/* Each rank makes its address before it gets those of others. */
+	shm_measure_end();
 	return true;
 }
 
@@ -467,6 +474,7 @@ static void shm_close(struct tp_device *dev)
 {
 	if (!dev)
 		return;
+	shm_measure_end();
 	while (dev->peers)
 		shm_peer_close(dev->peers);
 	for (int r = 0; r < dev->config.ranks; r++)

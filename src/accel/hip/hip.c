@@ -99,8 +99,11 @@ static void *open_newest(int mode, int *version)
 static bool gpu_loaded(void)
 {
 	int version;
-	void *lib = open_newest(RTLD_NOLOAD, &version);
+	void *lib;
 
+	if (!accel_may_have_loaded("libamdhip64"))
+		return false;
+	lib = open_newest(RTLD_NOLOAD, &version);
 	if (lib)
 		dlclose(lib);
 	return lib;

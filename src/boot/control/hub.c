@@ -395,6 +395,51 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 		start(hub);
 }
 
+static struct hub *make(void)
+{
+	struct hub *hub = calloc(1, sizeof(*hub));
+
+	if (!hub)
+		return NULL;
+	hub->source.fd = -1;
+	hub->source.expired = expired;
+	hub->source.released = released;
+	return hub;
+}
+
+dicomm_result_t hub_open_idle(struct hub **out)
+{
+	struct hub *hub = make();
+
+	if (!hub)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "out of memory for a hub");
+	loop_lock();
+	loop_add(&hub->source);
+	loop_unlock();
+	*out = hub;
+	return DICOMM_SUCCESS;
+}
+
+void hub_adopt(struct hub *hub, struct members *members)
+{
+	struct members *m = &hub->members;
+
+	*m = *members;
+	*members = (struct members){.ranks = 0};
+	for (int i = 0; i < m->ranks; i++) {
+		if (!m->list[i].peer) {
+			members_fail(m, DICOMM_ERR_REMOTE, i,
+				     "a rank left before all had come");
+			continue;
+		}
+		m->list[i].peer->owner = hub;
+		m->list[i].peer->conn.frame = frame;
+		m->list[i].peer->conn.lost = lost;
+	}
+	if (!m->failed)
+		start(hub);
+}
+
 dicomm_result_t hub_open(const struct rank_info *self,
 			 const uint8_t key[AUTH_KEY], char address[SOCK_TEXT],
 			 struct hub **out)
@@ -404,16 +449,13 @@ dicomm_result_t hub_open(const struct rank_info *self,
 	int fd;
 
 	TRY(sock_listen(&fd, address));
-	hub = calloc(1, sizeof(*hub));
+	hub = make();
 	if (!hub || !members_init(&hub->members, self)) {
 		close(fd);
 		free(hub);
 		return FAIL(DICOMM_ERR_NO_MEMORY, "out of memory for %u ranks",
 			    self->ranks);
 	}
-	hub->source.fd = -1;
-	hub->source.expired = expired;
-	hub->source.released = released;
 	loop_lock();
 	status = listener_open(fd, key, "rank 0", &hub->listener);
 	if (status == DICOMM_SUCCESS) {
@@ -445,7 +487,7 @@ void hub_close(struct hub *hub, dicomm_result_t status, const char *why)
 	loop_lock();
 	if (hub->started)
 		say_goodbye(hub);
-	else
+	else if (hub->members.list)
 		members_fail(&hub->members, status, 0, why);
 	for (int i = 0; i < hub->members.ranks; i++) {
 		if (hub->members.list[i].peer)

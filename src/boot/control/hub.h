@@ -7,6 +7,7 @@
 #ifndef DICOMM_BOOT_HUB_H
 #define DICOMM_BOOT_HUB_H
 
+#include "src/boot/control/members.h"
 #include "src/boot/control/rank_info.h"
 #include "src/boot/net/auth.h"
 #include "src/boot/net/sock.h"
@@ -18,6 +19,12 @@ struct hub;
 dicomm_result_t hub_open(const struct rank_info *self,
 			 const uint8_t key[AUTH_KEY], char address[SOCK_TEXT],
 			 struct hub **out);
+/* Makes a hub that does not listen: hub_adopt() will give it its ranks. Takes
+ * the lock. */
+dicomm_result_t hub_open_idle(struct hub **out);
+/* Takes over all ranks with their connections, and starts them. Leaves the list
+ * empty. The caller holds the lock. */
+void hub_adopt(struct hub *hub, struct members *members);
 /* Tells all other ranks about a failure that rank 0 reports. The caller holds
  * the lock. */
 void hub_report(struct hub *hub, dicomm_result_t status, int culprit,

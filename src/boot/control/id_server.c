@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/boot/control/hub.h"
 #include "src/boot/control/id_server.h"
 #include "src/boot/control/members.h"
 
@@ -23,8 +24,11 @@ struct id_server {
 	struct members members;
 	int peers; /* ranks that are connected now */
 	char address[SOCK_TEXT];
-	char hub[SOCK_TEXT];
+	char hub[SOCK_TEXT]; /* where rank 0's hub listens */
 	uint8_t nonce[AUTH_NONCE];
+	bool awaits_reason;  /* of a rank that has come to say that it gives up
+			      */
+	struct hub *own_hub; /* of rank 0 in this process; NULL: none */
 	struct id_server *next, **link;
 };
 
@@ -165,6 +169,15 @@ static void send_all_to_hub(struct id_server *s)
 	s->listener = NULL;
 }
 
+/* The ranks keep their connections, and do not notice. */
+static void give_all_to_hub(struct id_server *s)
+{
+	hub_adopt(s->own_hub, &s->members);
+	s->own_hub = NULL;
+	s->peers = 0;
+	close_server(s);
+}
+
 static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 {
 	struct id_server *s = owner;
@@ -191,14 +204,20 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 		return;
 	}
 	s->peers++;
-	if (info.rank == 0) {
+	if (!strcmp(hub, ID_SERVER_GIVES_UP)) {
+		s->awaits_reason = true;
+	} else if (info.rank == 0) {
 		memcpy(s->hub, hub, sizeof(hub));
 		memcpy(s->nonce, nonce, sizeof(nonce));
 	}
 	extend_deadline(s);
 	/* A rank 0 without a hub says why in its next frame. */
-	if (s->members.came == s->members.ranks && *s->hub)
+	if (s->members.came < s->members.ranks || s->awaits_reason)
+		return;
+	if (*s->hub)
 		send_all_to_hub(s);
+	else if (s->own_hub)
+		give_all_to_hub(s);
 }
 
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
@@ -275,6 +294,31 @@ bool id_server_is_open(const char *address)
 	const struct id_server *s = find(address);
 
 	return s && s->listener;
+}
+
+bool id_server_give_hub(const char *address, struct hub *hub)
+{
+	struct id_server *s;
+	bool given;
+
+	loop_lock();
+	s = find(address);
+	given = s && s->listener && !s->own_hub && !s->members.failed;
+	if (given)
+		s->own_hub = hub;
+	loop_unlock();
+	return given;
+}
+
+void id_server_take_hub(const char *address, const struct hub *hub)
+{
+	struct id_server *s;
+
+	loop_lock();
+	s = find(address);
+	if (s && s->own_hub == hub)
+		s->own_hub = NULL;
+	loop_unlock();
 }
 
 void id_server_refuse(const char *address, dicomm_result_t status,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The server of one id. It runs in the process that made the id. Every rank
- * connects to it. When all ranks are connected, the server tells them where
- * rank 0's hub listens. It keeps watching them until they are connected there.
+ * connects to it. When all ranks are connected and rank 0 is in this process,
+ * its hub takes over their connections. Otherwise the server tells them where
+ * rank 0's hub listens, and keeps watching them until they are connected there.
  */
 #ifndef DICOMM_BOOT_ID_SERVER_H
 #define DICOMM_BOOT_ID_SERVER_H
@@ -12,6 +13,11 @@
 #include "src/boot/net/auth.h"
 
 struct handshake_alive;
+struct hub;
+
+/* In the place of a hub's address: this rank will say next why it does not
+ * join, and the others are not to start before that. */
+#define ID_SERVER_GIVES_UP "-"
 
 /* Starts to serve. Takes ownership of the listening socket fd, also on failure.
  * `alive` says how to answer probes at this socket; NULL: not at all. Takes the
@@ -22,6 +28,14 @@ dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 /* Returns true if this process serves that address and ranks are still missing.
  * The caller holds the lock of the loop. */
 bool id_server_is_open(const char *address);
+/* To be called by rank 0. If this process serves that address, hub_adopt() will
+ * be called for that hub of hub_open_idle() when all ranks are connected; rank
+ * 0 joins without an address then. Returns false if this process does not serve
+ * it, or no more. Takes the lock. */
+bool id_server_give_hub(const char *address, struct hub *hub);
+/* Takes that back, before the hub is closed. Does nothing if the hub has its
+ * ranks. Takes the lock. */
+void id_server_take_hub(const char *address, const struct hub *hub);
 /* If this process serves that address, tells the ranks that are connected, and
  * those that connect within a while, why they cannot join. Does not wait. Takes
  * the lock of the loop. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How one rank joins. It sends a join request to the id server and waits until
- * all ranks have done so. Then it connects to rank 0's hub and waits there
- * until all ranks are connected. Only then does it close the connection to the
- * id server: until all are connected to the hub, only the id server notices a
- * rank that dies in between.
+ * all ranks have done so. If the id server and rank 0 are in one process, as
+ * they usually are, the hub takes over the connection there. Otherwise the rank
+ * connects to rank 0's hub and waits there until all ranks are connected. Only
+ * then does it close the connection to the id server: until all are connected
+ * to the hub, only the id server notices a rank that dies in between.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,7 @@ static dicomm_result_t fail_connect(const struct join *j, const char *to,
 	return FAIL(status, "%s at %s: %.800s%s", to, address, why, hint);
 }
 
+/* `nonce` is for the id server, NULL for the hub. */
 static void send_join_request(struct join *j, struct client *c,
 			      const uint8_t *nonce)
 {
@@ -207,22 +209,57 @@ static void send_join_request(struct join *j, struct client *c,
 	client_send(c, &out);
 }
 
-/* Opens the hub; on rank 0 only. */
-static dicomm_result_t make_hub(struct join *j)
+static dicomm_result_t fail_host(struct join *j, dicomm_result_t status)
 {
-	dicomm_result_t status =
-		hub_open(&j->info, j->hub_key, j->hub_address, &j->hub);
 	char why[FRAME_TEXT];
 
-	if (status == DICOMM_SUCCESS)
-		return status;
 	j->hub_address[0] = '\0';
 	snprintf(why, sizeof(why), "%s", log_last_error());
 	return FAIL(status, "rank 0 cannot host the others: %.800s", why);
 }
 
+/* Opens the hub; on rank 0 only. */
+static dicomm_result_t make_hub(struct join *j)
+{
+	dicomm_result_t status =
+		hub_open(&j->info, j->hub_key, j->hub_address, &j->hub);
+
+	if (status == DICOMM_SUCCESS)
+		return status;
+	return fail_host(j, status);
+}
+
+/* Opens the hub on rank 0, if possible in the place of the id server. */
+static dicomm_result_t make_hub_by_id(struct join *j)
+{
+	struct hub *hub;
+	dicomm_result_t status = hub_open_idle(&hub);
+
+	if (status != DICOMM_SUCCESS)
+		return fail_host(j, status);
+	if (id_server_give_hub(j->server_address, hub)) {
+		j->hub = hub;
+		return DICOMM_SUCCESS;
+	}
+	hub_close(hub, DICOMM_SUCCESS, "");
+	return make_hub(j);
+}
+
+static bool take_members(struct join *j, struct frame_reader *in)
+{
+	uint32_t first = frame_get_u32(in), n = frame_get_u32(in);
+	uint32_t ranks = (uint32_t)j->config->ranks;
+
+	if (first > ranks || n > ranks - first)
+		return false;
+	for (uint32_t i = first; i < first + n && !in->bad; i++)
+		frame_get_text(in, j->where[i], sizeof(j->where[i]));
+	return frame_done(in);
+}
+
 /* Asks the id server where the hub is. A rank 0 that could not open its hub
- * connects too, to say so. */
+ * connects too, to say so. If the hub has taken over this connection, its list
+ * of members comes instead of its address. */
 static dicomm_result_t find_hub_by_id(struct join *j)
 {
 	struct client_patience p = patience(j, true);
@@ -236,7 +273,7 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	auth_random(nonce, sizeof(nonce));
 	if (j->config->rank == 0) {
 		auth_key_derive(key, nonce, j->hub_key);
-		made = make_hub(j);
+		made = make_hub_by_id(j);
 	}
 	status = client_open(address, key, &p, &j->server, why);
 	if (status != DICOMM_SUCCESS)
@@ -244,6 +281,12 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	send_join_request(j, j->server, nonce);
 	TRY(made);
 	TRY(expect(j, j->server, &type, &in));
+	if (type == FRAME_MEMBERS && take_members(j, &in)) {
+		j->client = j->server;
+		j->server = NULL;
+		auth_forget(key, sizeof(key));
+		return DICOMM_SUCCESS;
+	}
 	frame_get_text(&in, j->hub_address, sizeof(j->hub_address));
 	frame_get_bytes(&in, nonce, sizeof(nonce));
 	if (type != FRAME_HUB || !frame_done(&in))
@@ -323,18 +366,6 @@ static dicomm_result_t find_hub_by_callback(struct join *j)
 	return status;
 }
 
-static bool take_members(struct join *j, struct frame_reader *in)
-{
-	uint32_t first = frame_get_u32(in), n = frame_get_u32(in);
-	uint32_t ranks = (uint32_t)j->config->ranks;
-
-	if (first > ranks || n > ranks - first)
-		return false;
-	for (uint32_t i = first; i < first + n && !in->bad; i++)
-		frame_get_text(in, j->where[i], sizeof(j->where[i]));
-	return frame_done(in);
-}
-
 /* Rank 0 was listening before it gave its address away. So if nobody listens
  * there now, rank 0 is gone, and a retry is useless. */
 static dicomm_result_t connect_to_hub(struct join *j)
@@ -358,8 +389,10 @@ static dicomm_result_t enter_hub(struct join *j)
 	enum frame_type type;
 	struct frame_reader in;
 
-	TRY(connect_to_hub(j));
-	send_join_request(j, j->client, NULL);
+	if (!j->client) {
+		TRY(connect_to_hub(j));
+		send_join_request(j, j->client, NULL);
+	}
 	for (;;) {
 		TRY(expect(j, j->client, &type, &in));
 		if (type == FRAME_START)
@@ -368,7 +401,7 @@ static dicomm_result_t enter_hub(struct join *j)
 			return FAIL(DICOMM_ERR_REMOTE,
 				    "rank 0 at %s sent a frame that "
 				    "does not parse",
-				    j->hub_address);
+				    j->client->conn.remote);
 	}
 }
 
@@ -439,6 +472,8 @@ dicomm_result_t join_all(const struct control_config *config,
 	say_gave_up(j.server, status);
 	say_gave_up(j.client, status);
 	let_server_tell(&j, status);
+	if (j.hub)
+		id_server_take_hub(j.server_address, j.hub);
 	hub_close(j.hub, status, log_last_error());
 	free(j.where);
 	return status;
@@ -456,6 +491,8 @@ static void say_why(struct join *j, const char *reason)
 	struct client *from;
 	char why[FRAME_TEXT];
 
+	snprintf(j->hub_address, sizeof(j->hub_address), "%s",
+		 ID_SERVER_GIVES_UP);
 	send_join_request(j, j->server, nonce);
 	frame_begin(&out, FRAME_GAVE_UP);
 	frame_put_u32(&out, DICOMM_ERR_REMOTE);

@@ -13,7 +13,14 @@ static_assert(AUTH_PROOF == crypto_auth_BYTES, "size of a proof");
 static_assert(AUTH_PUBLIC == crypto_scalarmult_BYTES, "size of a public key");
 static_assert(AUTH_KEY == crypto_scalarmult_SCALARBYTES, "of a secret key");
 
-#define RANDOM_DIGITS 64 /* digits of a secret that a program made */
+/* Characters of a secret that a program made of 32 random bytes, as hexadecimal
+ * digits or in base64, and how many different ones it has at least. Of a
+ * million random ones hardly any has fewer; it is stretched for nothing. What
+ * people write has no such form, or repeats few characters. */
+#define HEX_LENGTH 64
+#define HEX_DIFFERENT 10
+#define BASE64_LENGTH 44
+#define BASE64_DIFFERENT 20
 
 dicomm_result_t auth_init(void)
 {
@@ -43,10 +50,52 @@ void auth_key_from_text(const char *purpose, const char *text,
 	sodium_memzero(&state, sizeof(state));
 }
 
-static bool is_random(const char *secret)
+static int count_different(const char *text)
 {
-	return strlen(secret) == RANDOM_DIGITS &&
-	       strspn(secret, "0123456789abcdefABCDEF") == RANDOM_DIGITS;
+	bool seen[256] = {false};
+	int n = 0;
+
+	for (; *text; text++) {
+		n += !seen[(unsigned char)*text];
+		seen[(unsigned char)*text] = true;
+	}
+	return n;
+}
+
+static bool is_hex(const char *secret)
+{
+	return strlen(secret) == HEX_LENGTH &&
+	       strspn(secret, "0123456789abcdefABCDEF") == HEX_LENGTH &&
+	       count_different(secret) >= HEX_DIFFERENT;
+}
+
+static bool has_one_of(const char *text, const char *characters)
+{
+	return text[strcspn(text, characters)] != '\0';
+}
+
+/* With its "=", and as the encoding of 32 bytes: words are not. */
+static bool is_base64(const char *secret)
+{
+	uint8_t bytes[AUTH_KEY];
+	size_t len = strlen(secret), n = 0;
+	bool right =
+		len == BASE64_LENGTH &&
+		(!sodium_base642bin(bytes, sizeof(bytes), secret, len, NULL, &n,
+				    NULL, sodium_base64_VARIANT_ORIGINAL) ||
+		 !sodium_base642bin(bytes, sizeof(bytes), secret, len, NULL, &n,
+				    NULL, sodium_base64_VARIANT_URLSAFE));
+
+	sodium_memzero(bytes, sizeof(bytes));
+	return right && n == AUTH_KEY && has_one_of(secret, "0123456789") &&
+	       has_one_of(secret, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") &&
+	       has_one_of(secret, "abcdefghijklmnopqrstuvwxyz") &&
+	       count_different(secret) >= BASE64_DIFFERENT;
+}
+
+bool auth_is_random(const char *secret)
+{
+	return is_hex(secret) || is_base64(secret);
 }
 
 dicomm_result_t auth_key_from_secret(const char *place, const char *secret,
@@ -61,8 +110,8 @@ dicomm_result_t auth_key_from_secret(const char *place, const char *secret,
 		memcpy(key, salt, AUTH_KEY);
 		return DICOMM_SUCCESS;
 	}
-	if (is_random(secret)) {
-		auth_prove(salt, "dicomm secret", secret, RANDOM_DIGITS, key);
+	if (auth_is_random(secret)) {
+		auth_prove(salt, "dicomm secret", secret, strlen(secret), key);
 		return DICOMM_SUCCESS;
 	}
 	static_assert(AUTH_KEY >= crypto_pwhash_SALTBYTES, "a salt is a key");
@@ -74,7 +123,7 @@ dicomm_result_t auth_key_from_secret(const char *place, const char *secret,
 			"DICOMM_COMM_KEY: no memory to stretch it, which "
 			"takes %d MiB for a moment; a key of %d hexadecimal "
 			"digits needs none",
-			AUTH_STRETCH_BYTES >> 20, RANDOM_DIGITS);
+			AUTH_STRETCH_BYTES >> 20, HEX_LENGTH);
 	sodium_bin2hex(text, sizeof(text), stretched, sizeof(stretched));
 	auth_prove(salt, "dicomm secret", text, sizeof(text) - 1, key);
 	sodium_memzero(stretched, sizeof(stretched));

@@ -36,12 +36,16 @@ void auth_key_from_text(const char *purpose, const char *text,
 /* Derives a key from a secret that people chose and from a place (host:port).
  * With Argon2id, each guess of the secret costs AUTH_STRETCH_BYTES of memory
  * and tens of milliseconds, here and for anybody who recorded a handshake. A
- * secret of 64 hexadecimal digits cannot be guessed, so it is only hashed.
+ * secret that auth_is_random() cannot be guessed, so it is only hashed.
  * Returns DICOMM_ERR_NO_MEMORY if there is no memory. */
 #define AUTH_STRETCH_BYTES (16 << 20)
 #define AUTH_STRETCH_PASSES 3
 dicomm_result_t auth_key_from_secret(const char *place, const char *secret,
 				     uint8_t key[AUTH_KEY]);
+/* Returns true if the secret looks as if a program had made it of 32 random
+ * bytes: 64 hexadecimal digits, or base64 of 44 characters with its "=", and in
+ * either case of many different characters. */
+bool auth_is_random(const char *secret);
 /* Derives the key of one communicator from the key of its id. */
 void auth_key_derive(const uint8_t key[AUTH_KEY],
 		     const uint8_t nonce[AUTH_NONCE], uint8_t out[AUTH_KEY]);

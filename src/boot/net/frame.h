@@ -30,7 +30,8 @@ enum frame_type {
 	FRAME_ALIVE, /* u32 state, proof; see handshake_answer() */
 
 	/* Joining. */
-	/* See rank_info.h; for the id server also text hub address, nonce. */
+	/* See rank_info.h; for the id server also text hub address (see
+	 * id_server.h), nonce. */
 	FRAME_JOIN,
 	FRAME_HUB,         /* text hub address, nonce */
 	FRAME_MEMBERS,     /* u32 first, u32 n, n texts with host and pid */
