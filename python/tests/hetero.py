@@ -152,6 +152,15 @@ def gpipe_blocking_channels_and_all_ways():
 
 
 @case
+def a_plan_that_holds_more_micro_batches():
+    plan = plan_file(pipeline(1, 8, stage([0], 0, 2), stage([1], 3, 5)),
+                     ahead=1)
+    assert hetero.read_plan(plan).ahead == 1
+    assert hetero.read_plan(PLANS / "degrees.json").ahead == 0
+    as_one(plan, 3)
+
+
+@case
 def a_rank_that_the_plan_does_not_use():
     plan = plan_file(pipeline(4, 2, stage([0], 0, 2), stage([1], 3, 5)))
     every = ranks.values(ranks.run(3, _train, plan, 3, {}, {}, seconds=120))
