@@ -138,8 +138,7 @@ static bool add_argument(struct options *o, const char *text)
 
 bool options_read(struct options *o, int argc, char **argv, int *status)
 {
-	*o = (struct options){
-		.rounds = 64, .seed = 1, .jobs = 1, .ahead = -1};
+	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1, .ahead = -1};
 	const struct poptOption table[] = {
 		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, 0,
 		 "devices and links", "FILE.json"},

@@ -174,10 +174,9 @@ static void read_words(struct plan *p, struct input *in)
 bool plan_open(struct plan *p, const char *file)
 {
 	static const char *const keys[] = {
-		"version",   "model",     "sequence", "global_batch",
-		"schedule",  "overlap",   "zero",     "collectives",
-		"pipelines", "predicted", "measured", "found",
-		"remark",    "ahead",     NULL};
+		"version",  "model", "sequence",    "global_batch", "schedule",
+		"overlap",  "zero",  "collectives", "pipelines",    "predicted",
+		"measured", "found", "remark",      "ahead",        NULL};
 	struct input in;
 	json_t *list;
 	bool good;
