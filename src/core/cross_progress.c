@@ -17,8 +17,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
+#include "src/core/fault.h"
 #include "src/core/paths.h"
 
 /* Polls of one communicator before the next one gets its turn. */
@@ -94,6 +96,11 @@ static void give_back(struct dicomm_comm *comm)
 
 	atomic_compare_exchange_strong(&comm->fault.status, &was,
 				       DICOMM_SUCCESS);
+	/* fault_died() could not say so meanwhile. */
+	was = DICOMM_SUCCESS;
+	if (atomic_load(&comm->fault.pending.since_ns))
+		atomic_compare_exchange_strong(&comm->fault.status, &was,
+					       COMM_PENDING);
 }
 
 /* Returns true if its service has moved something. */
@@ -194,6 +201,20 @@ void cross_progress_forget(void)
 	serving = false;
 }
 
+/* A death is pending. This rank may be several calls behind the one that has
+ * ended. The calls of a group, or those that are queued together, count as
+ * one. */
+static bool enter_pending(struct dicomm_comm *comm)
+{
+	struct pending_death *pending = &comm->fault.pending;
+
+	if (!atomic_exchange(&pending->used, true) ||
+	    atomic_load(&comm->queued) > 1 ||
+	    clock_ns() - atomic_load(&pending->since_ns) < PENDING_NS)
+		return true;
+	return fault_settle(comm) == DICOMM_SUCCESS;
+}
+
 bool comm_enter_slow(struct dicomm_comm *comm)
 {
 	int status;
@@ -205,5 +226,7 @@ bool comm_enter_slow(struct dicomm_comm *comm)
 					      memory_order_acquire)) ==
 	       COMM_BORROWED)
 		sched_yield();
+	if (status == COMM_PENDING)
+		return enter_pending(comm);
 	return status == DICOMM_SUCCESS;
 }
