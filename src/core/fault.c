@@ -287,6 +287,14 @@ dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 	return raise_text(comm, status, comm->rank, true, LOGGED, text);
 }
 
+dicomm_result_t fault_own_late(struct dicomm_comm *comm, dicomm_result_t status)
+{
+	char text[sizeof(comm->fault.text)];
+
+	snprintf(text, sizeof(text), "%s", log_last_error());
+	return raise_text(comm, status, comm->rank, true, LOGGED, text);
+}
+
 /* Has this rank opened one? */
 static bool has_transport(const struct dicomm_comm *comm)
 {

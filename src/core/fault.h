@@ -54,6 +54,9 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
  */
 dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 			  int peer);
+/* The same after the caller has waited for the news. */
+dicomm_result_t fault_own_late(struct dicomm_comm *comm,
+			       dicomm_result_t status);
 /* Stops the transports. Every failed call does so before it returns if other
  * ranks or adapters can reach its buffers. */
 void fault_stop_transports(struct dicomm_comm *comm);

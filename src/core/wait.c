@@ -182,14 +182,14 @@ static dicomm_result_t broken_transport(const struct wait_for *f,
 
 		if (w->device)
 			status = w->transport->broken(w->device, &peer);
-		/* Another peer than the one that is awaited may have ended
-		 * after its part of the call. The news of that, if it has, comes
-		 * soon. */
-		if (peer >= 0 && f->peer >= 0 && peer != f->peer &&
-		    (comm_has_left(comm, peer) || waited_ns < NEWS_NS))
+		if (status == DICOMM_SUCCESS)
 			continue;
-		if (status != DICOMM_SUCCESS)
+		if (peer < 0 || f->peer < 0 || peer == f->peer)
 			return fault_own(comm, status, peer);
+		/* It may have ended after its part of the call. The news of
+		 * that, if it has, comes soon. */
+		if (!comm_has_left(comm, peer) && waited_ns >= NEWS_NS)
+			return fault_own_late(comm, status);
 	}
 	return DICOMM_SUCCESS;
 }
