@@ -413,8 +413,7 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 			    (comm_has_left(comm, r) ||
 			     !comm_is_reached(comm, r)))
 				break;
-			if (fault_is_pending(comm) &&
-			    now - begin > PENDING_MS)
+			if (fault_is_pending(comm) && now - begin > PENDING_MS)
 				return fault_settle(comm);
 			if (now > received_ms) {
 				if (has_received(comm, peer))

@@ -103,7 +103,7 @@ struct registrations {
  * nothing more of that rank. See fault_died(). */
 struct pending_death {
 	_Atomic uint64_t since_ns; /* 0: there is none */
-	_Atomic bool used; /* a call has begun since, or was running */
+	_Atomic bool used;         /* a call has begun since, or was running */
 	int rank; /* this and the text: under the lock of the fault */
 	char text[512];
 };

@@ -263,7 +263,8 @@ static int await_news(struct dicomm_comm *comm, dicomm_result_t status,
 	int left = -1;
 
 	while (may_follow_death(status) && !fault_is(comm) &&
-	       !atomic_load(&comm->fault.pending.since_ns) && clock_ms() < end && (left = who_left(comm, peer)) < 0)
+	       !atomic_load(&comm->fault.pending.since_ns) &&
+	       clock_ms() < end && (left = who_left(comm, peer)) < 0)
 		nanosleep(&pause, NULL);
 	return left;
 }

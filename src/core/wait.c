@@ -335,8 +335,7 @@ static dicomm_result_t wait_pending(struct waiter *w, const struct wait_for *f,
 	if (since < w->since_ns)
 		since = w->since_ns;
 	waited = now > since ? now - since : 0;
-	if (comm->timeout_ms > 0 &&
-	    (uint64_t)comm->timeout_ms * 1000000 < most)
+	if (comm->timeout_ms > 0 && (uint64_t)comm->timeout_ms * 1000000 < most)
 		most = (uint64_t)comm->timeout_ms * 1000000;
 	lost = is_gone(comm, f->peer) && is_drained(comm, f->peer, waited);
 	if (f->peer >= 0 && f->peer != comm->rank && !lost && is_due(w, now))
