@@ -142,13 +142,15 @@ static void make_pending(struct dicomm_comm *comm, int rank, const char *text)
 	atomic_compare_exchange_strong(&comm->fault.status, &was, COMM_PENDING);
 }
 
-/* A communicator that is being split off needs all ranks. */
+/* A communicator that is being split off needs all ranks. If this one is being
+ * set up, what remains of that may need nothing more of the dead rank; all-
+ * gathers fail without this. */
 void fault_died(struct dicomm_comm *comm, int rank, const char *text)
 {
-	bool at_once = atomic_load(&comm->state) == COMM_STARTING, news = false;
+	bool at_once = comm->accel->work, news = false;
 
 	pthread_mutex_lock(&comm->fault.lock);
-	at_once |= comm->dev || comm->fault.forming;
+	at_once |= comm->fault.forming != NULL;
 	if (!at_once && !fault_is(comm) &&
 	    !atomic_load(&comm->fault.pending.since_ns)) {
 		make_pending(comm, rank, text);
@@ -315,6 +317,8 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 	 * transport is not cut off by anybody. */
 	if (comm->control && has_transport(comm))
 		await_news(comm, status, -1);
+	if (may_follow_death(status))
+		fault_settle(comm);
 	/* A fault stops transports, which then say no more than that. */
 	if (fault_is(comm) &&
 	    (status == DICOMM_ERR_ABORTED || may_follow_death(status)))
