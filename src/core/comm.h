@@ -106,7 +106,11 @@ struct pending_death {
 	_Atomic bool used;         /* a call has begun since, or was running */
 	int rank; /* this and the text: under the lock of the fault */
 	char text[512];
+	uint8_t unused[48];
 };
+/* What follows in struct dicomm_comm, and every call reads, stays where it was
+ * in its cache lines. */
+_Static_assert(sizeof(struct pending_death) % 64 == 0, "whole cache lines");
 
 struct fault {
 	/* DICOMM_SUCCESS, COMM_BORROWED or COMM_PENDING while the communicator
