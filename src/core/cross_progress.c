@@ -13,14 +13,11 @@
  */
 #include "src/core/cross_progress.h"
 
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
-#include "src/core/fault.h"
 #include "src/core/paths.h"
 
 /* Polls of one communicator before the next one gets its turn. */
@@ -199,34 +196,4 @@ void cross_progress_forget(void)
 	first = NULL;
 	served = 0;
 	serving = false;
-}
-
-/* A death is pending. This rank may be several calls behind the one that has
- * ended. The calls of a group, or those that are queued together, count as
- * one. */
-static bool enter_pending(struct dicomm_comm *comm)
-{
-	struct pending_death *pending = &comm->fault.pending;
-
-	if (!atomic_exchange(&pending->used, true) ||
-	    atomic_load(&comm->queued) > 1 ||
-	    clock_ns() - atomic_load(&pending->since_ns) < PENDING_NS)
-		return true;
-	return fault_settle(comm) == DICOMM_SUCCESS;
-}
-
-bool comm_enter_slow(struct dicomm_comm *comm)
-{
-	int status;
-
-	/* Orders the loads below after the store that made this thread a
-	 * user. */
-	atomic_thread_fence(memory_order_seq_cst);
-	while ((status = atomic_load_explicit(&comm->fault.status,
-					      memory_order_acquire)) ==
-	       COMM_BORROWED)
-		sched_yield();
-	if (status == COMM_PENDING)
-		return enter_pending(comm);
-	return status == DICOMM_SUCCESS;
 }

@@ -371,6 +371,36 @@ void fault_wait(struct dicomm_comm *comm)
 		sched_yield();
 }
 
+/* A death is pending. This rank may be several calls behind the one that has
+ * ended. The calls of a group, or those that are queued together, count as
+ * one. */
+static bool enter_pending(struct dicomm_comm *comm)
+{
+	struct pending_death *pending = &comm->fault.pending;
+
+	if (!atomic_exchange(&pending->used, true) ||
+	    atomic_load(&comm->queued) > 1 ||
+	    clock_ns() - atomic_load(&pending->since_ns) < PENDING_NS)
+		return true;
+	return fault_settle(comm) == DICOMM_SUCCESS;
+}
+
+bool comm_enter_slow(struct dicomm_comm *comm)
+{
+	int status;
+
+	/* Orders the loads below after the store that made this thread a
+	 * user. */
+	atomic_thread_fence(memory_order_seq_cst);
+	while ((status = atomic_load_explicit(&comm->fault.status,
+					      memory_order_acquire)) ==
+	       COMM_BORROWED)
+		sched_yield();
+	if (status == COMM_PENDING)
+		return enter_pending(comm);
+	return status == DICOMM_SUCCESS;
+}
+
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
 {
 	int state;

@@ -12,7 +12,8 @@
 
 #define CONTROL_RANKS_MAX 65536
 
-/* The control thread calls failed(), died() and query(), which must not block. */
+/* The control thread calls failed(), died() and query(), which must not block.
+ */
 struct control_events {
 	/* Rank `culprit` died or aborted (status DICOMM_ERR_REMOTE), or
 	 * reported a failure that concerns all ranks (its status). `text` says
