@@ -94,10 +94,30 @@ struct registrations {
 	struct registration *first;
 };
 
+/* After the news of a death, calls may begin for so long; and each goes on for
+ * so long without progress. Other ranks may be a little behind; but some may
+ * never come, since they wait for the dead rank, or have failed. */
+#define PENDING_NS UINT64_C(700000000)
+
+/* A rank has died, which has not broken the communicator yet: calls may need
+ * nothing more of that rank. See fault_died(). */
+struct pending_death {
+	_Atomic uint64_t since_ns; /* 0: there is none */
+	_Atomic bool used;         /* a call has begun since, or was running */
+	int rank; /* this and the text: under the lock of the fault */
+	char text[512];
+	uint8_t unused[48];
+};
+/* What follows in struct dicomm_comm, and every call reads, stays where it was
+ * in its cache lines. */
+_Static_assert(sizeof(struct pending_death) % 64 == 0, "whole cache lines");
+
 struct fault {
-	/* DICOMM_SUCCESS or COMM_BORROWED while the communicator works. */
+	/* DICOMM_SUCCESS, COMM_BORROWED or COMM_PENDING while the communicator
+	 * works. */
 	_Atomic int status;
 	pthread_mutex_t lock;
+	struct pending_death pending;
 	int culprit;
 	char text[512];
 	/* A communicator that is being split off this one. If this one breaks,
@@ -326,6 +346,8 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 /* The value of fault.status while another thread polls the transports of this
  * communicator (cross_progress.c). It is negative; faults are positive. */
 #define COMM_BORROWED (-1)
+/* ... and after the death of a rank, until it breaks the communicator. */
+#define COMM_PENDING (-2)
 
 static inline bool fault_is(const struct dicomm_comm *comm)
 {
@@ -333,7 +355,15 @@ static inline bool fault_is(const struct dicomm_comm *comm)
 	       DICOMM_SUCCESS;
 }
 
-/* Waits while the communicator is borrowed. Returns false if it is broken. */
+static inline bool fault_is_pending(const struct dicomm_comm *comm)
+{
+	return atomic_load_explicit(&comm->fault.status,
+				    memory_order_relaxed) == COMM_PENDING;
+}
+
+/* Waits while the communicator is borrowed. If a death is pending, lets the
+ * first call in, and others for PENDING_NS; later ones break the communicator.
+ * Returns false if it is broken. */
 bool comm_enter_slow(struct dicomm_comm *comm);
 
 /*
@@ -380,7 +410,8 @@ static inline void comm_enter_one(struct dicomm_comm *comm)
 {
 	int n = atomic_load_explicit(&comm->inside, memory_order_relaxed);
 
-	comm_enter(comm);
+	if (!n)
+		comm_enter(comm);
 	atomic_store_explicit(&comm->inside, n + 1, memory_order_relaxed);
 }
 

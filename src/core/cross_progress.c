@@ -13,7 +13,6 @@
  */
 #include "src/core/cross_progress.h"
 
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -94,6 +93,11 @@ static void give_back(struct dicomm_comm *comm)
 
 	atomic_compare_exchange_strong(&comm->fault.status, &was,
 				       DICOMM_SUCCESS);
+	/* fault_died() could not say so meanwhile. */
+	was = DICOMM_SUCCESS;
+	if (atomic_load(&comm->fault.pending.since_ns))
+		atomic_compare_exchange_strong(&comm->fault.status, &was,
+					       COMM_PENDING);
 }
 
 /* Returns true if its service has moved something. */
@@ -192,18 +196,4 @@ void cross_progress_forget(void)
 	first = NULL;
 	served = 0;
 	serving = false;
-}
-
-bool comm_enter_slow(struct dicomm_comm *comm)
-{
-	int status;
-
-	/* Orders the loads below after the store that made this thread a
-	 * user. */
-	atomic_thread_fence(memory_order_seq_cst);
-	while ((status = atomic_load_explicit(&comm->fault.status,
-					      memory_order_acquire)) ==
-	       COMM_BORROWED)
-		sched_yield();
-	return status == DICOMM_SUCCESS;
 }
