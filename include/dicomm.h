@@ -104,7 +104,8 @@
  * Late is not dead. The library waits for a peer that lives but does not come.
  * After 60 s (DICOMM_WARN_LATE_MS) a warning names the peer. After 30 minutes
  * (timeout_ms, DICOMM_TIMEOUT_MS) the operation fails with ERR_TIMEOUT; the
- * text names the rank, the operation and the peer.
+ * text names the rank, the operation and the peer, and if that waits for
+ * another rank itself, the rank that holds up all of them.
  *
  * Threads. One call at a time on one communicator handle and what belongs to
  * it, by any thread; handles are independent of each other. From any thread at

@@ -54,6 +54,7 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 		     uint32_t *signature, char *text, size_t len)
 {
 	const struct dicomm_comm *comm = ctx;
+	uint64_t counts;
 
 	switch (class) {
 	case ASK_SEND:
@@ -82,6 +83,12 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 		*signature = 0;
 		snprintf(text, len, "windows");
 		return atomic_load(&comm->takes_signals);
+	case ASK_COUNTS:
+		*signature = 0;
+		if (!call_log_counts(&comm->logs.collective, number, &counts))
+			return false;
+		snprintf(text, len, "%llx", (unsigned long long)counts);
+		return true;
 	default:
 		if (call_log_find(&comm->logs.collective, number, signature,
 				  text, len))

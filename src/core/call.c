@@ -3,6 +3,7 @@
 #include "src/core/call.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/type.h"
@@ -79,6 +80,73 @@ uint64_t call_log_what(const struct call *call, uint32_t signature)
 	return (uint64_t)call->coll | (uint64_t)call->type << 5 | op << 10 |
 	       ((uint64_t)(uint32_t)call->root & 0x1ffff) << 15 |
 	       (uint64_t)signature << 32;
+}
+
+uint64_t call_log_count(const struct call *call, int ranks)
+{
+	uint32_t sum = 0, moment = 0;
+
+	if (!call->counts)
+		return call->count;
+	for (int r = 0; r < ranks; r++) {
+		sum += (uint32_t)call->counts[r];
+		moment += (uint32_t)r * (uint32_t)call->counts[r];
+	}
+	return (uint64_t)moment << 32 | sum;
+}
+
+bool call_log_counts(const struct call_log *log, uint64_t number,
+		     uint64_t *counts)
+{
+	const struct call_record *r = &log->records[call_log_slot(number)];
+	uint64_t what;
+
+	if (!number ||
+	    atomic_load_explicit(&r->number, memory_order_acquire) != number)
+		return false;
+	what = atomic_load_explicit(&r->what, memory_order_acquire);
+	*counts = atomic_load_explicit(&r->count, memory_order_acquire);
+	return atomic_load_explicit(&r->number, memory_order_relaxed) ==
+		       number &&
+	       coll_has_counts((enum coll)(what & 31));
+}
+
+/* Would the signature be that one if rank r's count differed by that much? */
+static bool explains(const struct call *call, int ranks, int r, int32_t more,
+		     uint32_t signature)
+{
+	size_t *counts = malloc((size_t)ranks * sizeof(*counts));
+	struct call other = *call;
+	bool same;
+
+	if (!counts)
+		return false;
+	memcpy(counts, call->counts, (size_t)ranks * sizeof(*counts));
+	counts[r] += (size_t)more;
+	other.counts = counts;
+	same = call_signature(&other, ranks) == signature;
+	free(counts);
+	return same;
+}
+
+/* If only rank r's count differs, by d, then the sums differ by d, and those of
+ * rank times count by r * d. The signature tells whether that is all. */
+bool call_odd_count(const struct call *call, int ranks, uint64_t counts,
+		    uint32_t signature, int *rank, size_t *count)
+{
+	uint64_t mine = call_log_count(call, ranks);
+	uint32_t d = (uint32_t)counts - (uint32_t)mine;
+	uint32_t moment = (uint32_t)(counts >> 32) - (uint32_t)(mine >> 32);
+
+	for (int r = 0; call->counts && d && r < ranks; r++) {
+		if ((uint32_t)r * d != moment ||
+		    !explains(call, ranks, r, (int32_t)d, signature))
+			continue;
+		*rank = r;
+		*count = call->counts[r] + (size_t)(int32_t)d;
+		return true;
+	}
+	return false;
 }
 
 bool call_log_find(const struct call_log *log, uint64_t number,

@@ -123,6 +123,9 @@ static inline uint64_t call_pair_number(int peer, uint64_t n)
 
 /* Packs a call without its count. */
 uint64_t call_log_what(const struct call *call, uint32_t signature);
+/* The count that is logged: that of the call, or, where all ranks share a count
+ * for each rank, their sum and the sum of rank times count, packed. */
+uint64_t call_log_count(const struct call *call, int ranks);
 static inline void call_log_add(struct call_log *log, uint64_t number,
 				uint64_t what, uint64_t count)
 {
@@ -137,5 +140,13 @@ static inline void call_log_add(struct call_log *log, uint64_t number,
 }
 bool call_log_find(const struct call_log *log, uint64_t number,
 		   uint32_t *signature, char *text, size_t len);
+/* Returns true if that call is logged, and has a count for each rank. */
+bool call_log_counts(const struct call_log *log, uint64_t number,
+		     uint64_t *counts);
+/* Another rank has logged these counts and that signature for its side of the
+ * call. Returns true if just one count differs: its rank, and what it is
+ * there. */
+bool call_odd_count(const struct call *call, int ranks, uint64_t counts,
+		    uint32_t signature, int *rank, size_t *count);
 
 #endif

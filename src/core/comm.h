@@ -271,14 +271,16 @@ enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 /* What control_query() asks a peer: its collective of a number, its side of a
  * point-to-point pair, whether it has received message number * TP_CLASSES +
  * class from this rank, for which rank it has waited `number` ms
- * (wait_chain.h), or whether it takes signals. */
+ * (wait_chain.h), whether it takes signals, or the counts of its collective of
+ * a number (as hexadecimal text; see call_log_count()). */
 enum {
 	ASK_COLLECTIVE,
 	ASK_SEND,
 	ASK_RECV,
 	ASK_RECEIVED,
 	ASK_AWAITED,
-	ASK_SIGNALS
+	ASK_SIGNALS,
+	ASK_COUNTS
 };
 
 /* Replaces the links by which algorithms are selected, and takes ownership of

@@ -3,6 +3,7 @@
 #include "src/core/wait.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -52,6 +53,7 @@ static uint32_t ask_class(const struct call *call)
 /* Two calls of the same number: this rank's and a peer's. */
 struct pair_of_calls {
 	uint64_t number;
+	uint32_t signature; /* the peer's */
 	char mine[128], theirs[160];
 };
 
@@ -86,18 +88,50 @@ static bool differs(struct dicomm_comm *comm, const struct call *call,
 			  sizeof(p.theirs)) != DICOMM_SUCCESS ||
 	    !known || mine == theirs)
 		return false;
+	p.signature = theirs;
 	*out = p;
 	return true;
 }
 
-static dicomm_result_t disagree(struct dicomm_comm *comm, int peer,
+/* Both calls may be the same but for a count for each rank. Writes which rank's
+ * count differs, or "". `call` is this rank's, or NULL if it is over. */
+static void say_count(struct dicomm_comm *comm, const struct call *call,
+		      int peer, const struct pair_of_calls *p, char *out,
+		      size_t len)
+{
+	char text[32];
+	uint32_t unused;
+	bool known = false;
+	int rank;
+	size_t count;
+
+	*out = '\0';
+	if (!call || !call->counts || strcmp(p->mine, p->theirs) != 0)
+		return;
+	if (control_query(comm->control, peer, ASK_COUNTS, p->number, ASK_MS,
+			  &known, &unused, text,
+			  sizeof(text)) == DICOMM_SUCCESS &&
+	    known &&
+	    call_odd_count(call, comm->ranks, strtoull(text, NULL, 16),
+			   p->signature, &rank, &count))
+		snprintf(out, len, ", but they give %zu and %zu for rank %d",
+			 call->counts[rank], count, rank);
+	else
+		snprintf(out, len, ", but the counts of several ranks differ");
+}
+
+static dicomm_result_t disagree(struct dicomm_comm *comm,
+				const struct call *call, int peer,
 				const struct pair_of_calls *p)
 {
+	char counts[96];
+
+	say_count(comm, call, peer, p, counts, sizeof(counts));
 	return fault_raise(comm, DICOMM_ERR_INVALID_USAGE, peer, true,
 			   "ranks disagree about operation %llu: rank %d "
-			   "called %s, rank %d called %s",
+			   "called %s, rank %d called %s%s",
 			   (unsigned long long)p->number, comm->rank, p->mine,
-			   peer, p->theirs);
+			   peer, p->theirs, counts);
 }
 
 /* Splits the name off the text of a call, and returns true if only pairs of
@@ -152,7 +186,7 @@ dicomm_result_t wait_mismatch(struct dicomm_comm *comm, const struct call *call,
 		if (clock_ms() < end)
 			n--;
 	}
-	return disagree(comm, peer, &p);
+	return disagree(comm, p.number == number ? call : NULL, peer, &p);
 }
 
 static bool is_gone(struct dicomm_comm *comm, int peer)
@@ -414,7 +448,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	    f->call->coll < COLL_PUT_SIGNAL) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);
 		if (differs(comm, f->call, f->number, f->peer, ASK_MS, &pair))
-			return disagree(comm, f->peer, &pair);
+			return disagree(comm, f->call, f->peer, &pair);
 	}
 	if (comm->warn_late_ms > 0 && !w->warned &&
 	    waited / 1000000 >= (uint64_t)comm->warn_late_ms) {

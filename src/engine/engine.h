@@ -72,7 +72,7 @@ static inline uint64_t engine_number(struct dicomm_comm *comm,
 	default:
 		n = ++comm->collectives;
 		call_log_add(&comm->logs.collective, n, prep->log_what,
-			     prep->key.count);
+			     prep->log_count);
 		return n;
 	}
 }

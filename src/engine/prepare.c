@@ -398,6 +398,7 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 	}
 	record_buffers(e, comm, call);
 	e->log_what = call_log_what(call, e->signature);
+	e->log_count = call_log_count(call, comm->ranks);
 	size_slices(e, comm, longest_block(comm, call));
 	/* The result of a broadcast is read again soon, so keep it in the
 	 * caches. */

@@ -97,7 +97,7 @@ struct prepared {
 	 * place. */
 	size_t send_bytes, recv_bytes;
 	intptr_t in_place_distance;
-	uint64_t log_what; /* for call_log_add() */
+	uint64_t log_what, log_count; /* for call_log_add() */
 
 	reduce_fn reduce, reduce_stream;
 	scale_fn scale;

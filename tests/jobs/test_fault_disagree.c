@@ -168,12 +168,22 @@ static const struct quarrel quarrels[] = {
 	{{C(ALLGATHERV, 10, F)},
 	 {C(ALLGATHERV, 11, F)},
 	 "allgatherv",
-	 "allgatherv",
+	 "the counts of several ranks differ",
 	 false},
 	{{C(REDUCE_SCATTERV, 10, F)},
 	 {C(REDUCE_SCATTERV, 11, F)},
 	 "reduce_scatterv",
 	 "reduce_scatterv",
+	 false},
+	{{R(ALLGATHERV, 10, DICOMM_SUM, 2)},
+	 {C(ALLGATHERV, 10, F)},
+	 "they give 1",
+	 "for rank 1",
+	 false},
+	{{R(REDUCE_SCATTERV, 65536, DICOMM_SUM, 1)},
+	 {C(REDUCE_SCATTERV, 65536, F)},
+	 "they give 6553",
+	 "for rank 0",
 	 false},
 	{{C(ALLTOALLV, 10, F)},
 	 {C(ALLTOALLV, 11, F)},
@@ -253,15 +263,20 @@ static const struct quarrel quarrels[] = {
 enum how { BLOCKING, STREAM, GROUP, HOWS };
 
 /* Those of an odd rank, as every rank has to know them in part: equal blocks
- * of the given count. */
+ * of the given count. Without a root, the block of rank `root` - 1 is one
+ * longer. */
 static dicomm_result_t call_v(const struct one *o, const struct job_rank *me,
 			      void *send, void *recv, dicomm_stream_t stream)
 {
 	size_t counts[MOST_RANKS], displs[MOST_RANKS];
 
 	for (int r = 0; r < me->ranks; r++) {
-		counts[r] = o->count;
-		displs[r] = (size_t)r * o->count;
+		bool longer =
+			(o->kind == ALLGATHERV || o->kind == REDUCE_SCATTERV) &&
+			r + 1 == o->root;
+
+		counts[r] = o->count + longer;
+		displs[r] = (size_t)r * (o->count + 1);
 	}
 	if (o->kind == ALLGATHERV)
 		return dicomm_allgatherv(send, recv, counts, displs, o->type,
