@@ -132,9 +132,11 @@ static int run(const struct request *r)
 
 	exchange_open(&c, 1);
 	begin = clock_s() - begin;
-	if (!c.comm)
+	if (!c.comm) {
+		exchange_close(&c);
 		return failure_refuse("init", "--ranks", "(none)",
 				      "and no launcher has started ranks");
+	}
 	report_first(&c, begin);
 	for (int w = 0; w < WHATS; w++)
 		times[w] = allocate(n);
