@@ -235,6 +235,9 @@ static ncclResult_t finish_made(struct nccl_task *t, bool in_group)
 {
 	ncclResult_t result;
 
+	/* In a group, success means that it has been begun. */
+	if (t->status == DICOMM_SUCCESS && in_group && t->out)
+		t->status = DICOMM_IN_PROGRESS;
 	if (t->status == DICOMM_IN_PROGRESS) {
 		if (!t->made->blocking)
 			return ncclInProgress;
