@@ -473,7 +473,7 @@ static void refuse(struct job_rank *me)
 	NO(dicomm_comm_window_deregister(other, win), "win");
 	JOB_TRY(dicomm_comm_destroy(other));
 	check_zero(bytes, sizeof(bytes), "after refusals");
-	job_barrier();
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
 	put(me, "all is well", 11, 1 - me->rank, win, 0, 0, NULL);
 	wait_for_one(me, 1 - me->rank, 0, NULL);
 	JOB_CHECK(!memcmp(bytes, "all is well", 11), "%.11s", (char *)bytes);
