@@ -37,7 +37,7 @@
  * earlier, with the default DICOMM_IB_TIMEOUT and DICOMM_IB_RETRY_CNT. */
 #define LAND_MS 30000
 /* How long ranks that live may take to receive if another one has died */
-#define PENDING_MS 1000
+#define SURVIVORS_MS 1000
 
 struct comm_start {
 	struct dicomm_comm *comm;
@@ -413,7 +413,8 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 			    (comm_has_left(comm, r) ||
 			     !comm_is_reached(comm, r)))
 				break;
-			if (fault_is_pending(comm) && now - begin > PENDING_MS)
+			if (fault_is_pending(comm) &&
+			    now - begin > SURVIVORS_MS)
 				return fault_settle(comm);
 			if (now > received_ms) {
 				if (has_received(comm, peer))

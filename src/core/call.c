@@ -95,19 +95,27 @@ uint64_t call_log_count(const struct call *call, int ranks)
 	return (uint64_t)moment << 32 | sum;
 }
 
-bool call_log_counts(const struct call_log *log, uint64_t number,
-		     uint64_t *counts)
+/* Reads a record. Returns false if it is not of that call, or was replaced
+ * meanwhile. */
+static bool read_record(const struct call_log *log, uint64_t number,
+			uint64_t *what, uint64_t *count)
 {
 	const struct call_record *r = &log->records[call_log_slot(number)];
-	uint64_t what;
 
 	if (!number ||
 	    atomic_load_explicit(&r->number, memory_order_acquire) != number)
 		return false;
-	what = atomic_load_explicit(&r->what, memory_order_acquire);
-	*counts = atomic_load_explicit(&r->count, memory_order_acquire);
-	return atomic_load_explicit(&r->number, memory_order_relaxed) ==
-		       number &&
+	*what = atomic_load_explicit(&r->what, memory_order_acquire);
+	*count = atomic_load_explicit(&r->count, memory_order_acquire);
+	return atomic_load_explicit(&r->number, memory_order_relaxed) == number;
+}
+
+bool call_log_counts(const struct call_log *log, uint64_t number,
+		     uint64_t *counts)
+{
+	uint64_t what;
+
+	return read_record(log, number, &what, counts) &&
 	       coll_has_counts((enum coll)(what & 31));
 }
 
@@ -152,16 +160,10 @@ bool call_odd_count(const struct call *call, int ranks, uint64_t counts,
 bool call_log_find(const struct call_log *log, uint64_t number,
 		   uint32_t *signature, char *out, size_t len)
 {
-	const struct call_record *r = &log->records[call_log_slot(number)];
 	uint64_t what, count;
 	int op;
 
-	if (!number ||
-	    atomic_load_explicit(&r->number, memory_order_acquire) != number)
-		return false;
-	what = atomic_load_explicit(&r->what, memory_order_acquire);
-	count = atomic_load_explicit(&r->count, memory_order_acquire);
-	if (atomic_load_explicit(&r->number, memory_order_relaxed) != number)
+	if (!read_record(log, number, &what, &count))
 		return false;
 	*signature = (uint32_t)(what >> 32);
 	op = what >> 10 & 31;
