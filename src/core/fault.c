@@ -18,11 +18,6 @@
 #include "src/core/cross_progress.h"
 #include "src/core/paths.h"
 
-/* Time in milliseconds between the death of a process and the moment when other
- * ranks learn of it: the kernel first releases the memory of the process, then
- * closes its connections. */
-#define NEWS_MS 500
-
 _Atomic unsigned fault_count;
 
 void fault_stop_transports(struct dicomm_comm *comm)
@@ -256,12 +251,12 @@ static int who_left(struct dicomm_comm *comm, int peer)
 }
 
 /* Waits until a fault was raised, or the peer (-1: any rank) has left, for at
- * most NEWS_MS. Returns the rank that has left, or -1. */
+ * most FAULT_NEWS_MS. Returns the rank that has left, or -1. */
 static int await_news(struct dicomm_comm *comm, dicomm_result_t status,
 		      int peer)
 {
 	const struct timespec pause = {0, 1000000};
-	uint64_t end = clock_ms() + NEWS_MS;
+	uint64_t end = clock_ms() + FAULT_NEWS_MS;
 	int left = -1;
 
 	while (may_follow_death(status) && !fault_is(comm) &&

@@ -10,6 +10,11 @@
 
 #include "src/core/comm.h"
 
+/* Time in milliseconds between the death of a process and the moment when other
+ * ranks learn of it: the kernel first releases the memory of the process, then
+ * closes its connections. */
+#define FAULT_NEWS_MS 500
+
 /* Records a fault; the first cause stays. `culprit` is a rank or -1. With
  * `tell`, the other ranks are told over the control plane. Returns the status
  * that the communicator has afterwards. */

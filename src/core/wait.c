@@ -40,8 +40,6 @@
 /* How long what a dead rank has sent may take to come over a network, unless
  * the transport says that it was all. */
 #define DRAIN_NS UINT64_C(200000000)
-/* How long the news of a death may take after its connections have ended. */
-#define NEWS_NS UINT64_C(500000000)
 
 static uint32_t ask_class(const struct call *call)
 {
@@ -110,9 +108,10 @@ static void say_count(struct dicomm_comm *comm, const struct call *call,
 		return;
 	if (control_query(comm->control, peer, ASK_COUNTS, p->number, ASK_MS,
 			  &known, &unused, text,
-			  sizeof(text)) == DICOMM_SUCCESS &&
-	    known &&
-	    call_odd_count(call, comm->ranks, strtoull(text, NULL, 16),
+			  sizeof(text)) != DICOMM_SUCCESS ||
+	    !known)
+		return;
+	if (call_odd_count(call, comm->ranks, strtoull(text, NULL, 16),
 			   p->signature, &rank, &count))
 		snprintf(out, len, ", but they give %zu and %zu for rank %d",
 			 call->counts[rank], count, rank);
@@ -222,7 +221,8 @@ static dicomm_result_t broken_transport(const struct wait_for *f,
 			return fault_own(comm, status, peer);
 		/* It may have ended after its part of the call. The news of
 		 * that, if it has, comes soon. */
-		if (!comm_has_left(comm, peer) && waited_ns >= NEWS_NS)
+		if (!comm_has_left(comm, peer) &&
+		    waited_ns / 1000000 >= FAULT_NEWS_MS)
 			return fault_own_late(comm, status);
 	}
 	return DICOMM_SUCCESS;
