@@ -22,6 +22,7 @@
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
+#include "src/core/share.h"
 #include "src/core/connect.h"
 
 /* How long a rank that leaves waits before it asks a peer for the first time,
@@ -443,7 +444,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 	dicomm_result_t status;
 
 	/* Bounded, because the operations are. */
-	while (atomic_load(&comm->queued))
+	while (share_is_used(comm))
 		usleep(50);
 	cross_progress_remove(comm);
 	status = fault_is(comm) ? fault_report(comm) : deliver_all(comm);

@@ -13,13 +13,13 @@
  */
 #include "src/core/cross_progress.h"
 
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/core/paths.h"
+#include "src/core/share.h"
 
 /* Polls of one communicator before the next one gets its turn. */
 #define POLLS 8
@@ -83,8 +83,26 @@ void cross_progress_remove(struct dicomm_comm *comm)
 
 static bool is_used(const struct dicomm_comm *comm)
 {
-	return atomic_load_explicit(&comm->inside, memory_order_acquire) ||
-	       atomic_load_explicit(&comm->queued, memory_order_acquire);
+	return atomic_load(&comm->inside) || atomic_load(&comm->queued);
+}
+
+/* Returns true if this thread has the data path now. If other threads come
+ * meanwhile, they wait. */
+static bool borrow(struct dicomm_comm *comm)
+{
+	int was = DICOMM_SUCCESS;
+	void *nobody = NULL;
+
+	if (is_used(comm))
+		return false;
+	if (atomic_load(&comm->fault.status) == COMM_SHARED)
+		return atomic_compare_exchange_strong(&comm->holder, &nobody,
+						      SHARE_POLLER);
+	if (!atomic_compare_exchange_strong(&comm->fault.status, &was,
+					    COMM_BORROWED))
+		return false;
+	fence_all();
+	return true;
 }
 
 /* Restores the status, unless the communicator has broken meanwhile. */
@@ -92,21 +110,21 @@ static void give_back(struct dicomm_comm *comm)
 {
 	int was = COMM_BORROWED;
 
-	atomic_compare_exchange_strong(&comm->fault.status, &was,
-				       DICOMM_SUCCESS);
+	if (atomic_load(&comm->holder) == SHARE_POLLER)
+		atomic_store(&comm->holder, NULL);
+	else
+		atomic_compare_exchange_strong(&comm->fault.status, &was,
+					       DICOMM_SUCCESS);
 }
 
 /* Returns true if its service has moved something. */
 static bool poll_one(struct dicomm_comm *comm)
 {
-	int was = DICOMM_SUCCESS;
 	uint64_t moves;
 	bool moved;
 
-	if (is_used(comm) || !atomic_compare_exchange_strong(
-				     &comm->fault.status, &was, COMM_BORROWED))
+	if (!borrow(comm))
 		return false;
-	fence_all();
 	if (is_used(comm)) {
 		give_back(comm);
 		return false;
@@ -127,6 +145,16 @@ void cross_progress_poll(void)
 	polling = true;
 	for (struct dicomm_comm *c = first; c; c = c->other)
 		poll_one(c);
+	polling = false;
+	pthread_mutex_unlock(&lock);
+}
+
+void cross_progress_poll_one(struct dicomm_comm *comm)
+{
+	if (pthread_mutex_trylock(&lock))
+		return;
+	polling = true;
+	poll_one(comm);
 	polling = false;
 	pthread_mutex_unlock(&lock);
 }
@@ -192,18 +220,4 @@ void cross_progress_forget(void)
 	first = NULL;
 	served = 0;
 	serving = false;
-}
-
-bool comm_enter_slow(struct dicomm_comm *comm)
-{
-	int status;
-
-	/* Orders the loads below after the store that made this thread a
-	 * user. */
-	atomic_thread_fence(memory_order_seq_cst);
-	while ((status = atomic_load_explicit(&comm->fault.status,
-					      memory_order_acquire)) ==
-	       COMM_BORROWED)
-		sched_yield();
-	return status == DICOMM_SUCCESS;
 }
