@@ -22,7 +22,6 @@
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
-#include "src/core/share.h"
 #include "src/core/connect.h"
 
 /* How long a rank that leaves waits before it asks a peer for the first time,
@@ -444,7 +443,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 	dicomm_result_t status;
 
 	/* Bounded, because the operations are. */
-	while (share_is_used(comm))
+	while (comm_is_used(comm))
 		usleep(50);
 	cross_progress_remove(comm);
 	status = fault_is(comm) ? fault_report(comm) : deliver_all(comm);

@@ -394,6 +394,13 @@ static inline bool comm_is_inside(struct dicomm_comm *comm)
 	       (atomic_load(&comm->inside) && atomic_load(&comm->owner) == me);
 }
 
+/* Is a thread in the data path, or anything queued? */
+static inline bool comm_is_used(struct dicomm_comm *comm)
+{
+	return atomic_load(&comm->inside) || atomic_load(&comm->holder) ||
+	       atomic_load(&comm->queued);
+}
+
 static inline void comm_leave(struct dicomm_comm *comm)
 {
 	if (__builtin_expect(

@@ -17,7 +17,6 @@
 #include "src/core/comm.h"
 #include "src/core/cross_progress.h"
 #include "src/core/paths.h"
-#include "src/core/share.h"
 
 /* Time in milliseconds between the death of a process and the moment when other
  * ranks learn of it: the kernel first releases the memory of the process, then
@@ -282,7 +281,7 @@ void fault_wait(struct dicomm_comm *comm)
 {
 	fence_all();
 	cross_progress_wait();
-	while (share_is_used(comm))
+	while (comm_is_used(comm))
 		sched_yield();
 }
 

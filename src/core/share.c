@@ -3,29 +3,20 @@
 #include "src/core/share.h"
 
 #include <sched.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "src/base/clock.h"
-#include "src/base/log.h"
 #include "src/base/yield.h"
-#include "src/core/fault.h"
-#include "src/core/operation.h"
 
 #define LEND_NS UINT64_C(20000)
 #define NAP_US 20
 
 /* Needs fault.lock. The owner waits while it is borrowed, so whoever finds it
  * shared also finds whether the owner is inside. */
-static dicomm_result_t make_shared(struct dicomm_comm *comm)
+static void make_shared(struct dicomm_comm *comm)
 {
 	int was = DICOMM_SUCCESS;
 
-	if (!comm->place)
-		comm->place = calloc(1, sizeof(*comm->place));
-	if (!comm->place)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "no memory for calls of several threads");
 	while (!atomic_compare_exchange_strong(&comm->fault.status, &was,
 					       COMM_BORROWED) &&
 	       was == COMM_BORROWED) {
@@ -35,7 +26,6 @@ static dicomm_result_t make_shared(struct dicomm_comm *comm)
 	fence_all();
 	was = COMM_BORROWED;
 	atomic_compare_exchange_strong(&comm->fault.status, &was, COMM_SHARED);
-	return DICOMM_SUCCESS;
 }
 
 /* The first thread that comes becomes it. */
@@ -48,23 +38,14 @@ static bool is_owner(struct dicomm_comm *comm)
 						 &comm->owner, &owner, me));
 }
 
-dicomm_result_t share_claim(struct dicomm_comm *comm)
+void share_claim(struct dicomm_comm *comm)
 {
-	dicomm_result_t status = DICOMM_SUCCESS;
-
 	if (share_is(comm) || is_owner(comm))
-		return DICOMM_SUCCESS;
+		return;
 	pthread_mutex_lock(&comm->fault.lock);
 	if (!share_is(comm) && !fault_is(comm))
-		status = make_shared(comm);
+		make_shared(comm);
 	pthread_mutex_unlock(&comm->fault.lock);
-	return status;
-}
-
-bool share_is_used(struct dicomm_comm *comm)
-{
-	return atomic_load(&comm->inside) || atomic_load(&comm->holder) ||
-	       atomic_load(&comm->queued);
 }
 
 /* The owner has stored `inside`. If the communicator is shared, it is no
@@ -116,10 +97,7 @@ enum comm_entry comm_enter_slow(struct dicomm_comm *comm)
 	}
 	if (fault_is(comm))
 		return COMM_BROKEN;
-	if (!share_is(comm) && share_claim(comm) != DICOMM_SUCCESS) {
-		fault_own(comm, DICOMM_ERR_NO_MEMORY, -1);
-		return COMM_BROKEN;
-	}
+	share_claim(comm);
 	return take_or_queue(comm);
 }
 

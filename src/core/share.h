@@ -32,10 +32,8 @@ static inline bool share_is(const struct dicomm_comm *comm)
 }
 
 /* To be called before this thread queues something: makes the communicator
- * shared unless this thread is its owner. Errors: no memory. */
-dicomm_result_t share_claim(struct dicomm_comm *comm);
-/* Is a thread in the data path, or anything queued? */
-bool share_is_used(struct dicomm_comm *comm);
+ * shared unless this thread is its owner. */
+void share_claim(struct dicomm_comm *comm);
 /* Waits until this thread is inside, or returns false if the communicator is
  * broken. The calls of other threads end in bounded time. */
 bool share_enter(struct dicomm_comm *comm);

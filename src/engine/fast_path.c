@@ -45,17 +45,25 @@ static struct call fast_call(const struct fast_steps *r)
 
 /* Calls of other threads that the engine runs while this one waits come after
  * it, if they are of its queue. */
-static void hold_place(const struct fast_steps *r)
+static dicomm_result_t hold_place(const struct fast_steps *r)
 {
 	struct operation *op = r->comm->place;
 
+	if (!op)
+		op = r->comm->place = calloc(1, sizeof(*op));
+	if (!op)
+		return fault_own(r->comm,
+				 FAIL(DICOMM_ERR_NO_MEMORY,
+				      "no memory for calls of several threads"),
+				 -1);
 	if (op->prep)
-		return;
+		return DICOMM_SUCCESS;
 	op->comm = r->comm;
 	op->call = fast_call(r);
 	op->prep = (struct prepared *)(uintptr_t)r->prep;
 	op->number = r->number;
 	engine_hold_place(op);
+	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t fast_wait(const struct fast_steps *r,
@@ -71,7 +79,7 @@ static dicomm_result_t fast_wait(const struct fast_steps *r,
 			     .sending = s->kind == STEP_SEND};
 
 	if (f.lends)
-		hold_place(r);
+		TRY(hold_place(r));
 	return wait_more(w, &f);
 }
 

@@ -613,14 +613,8 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	struct dicomm_request done;
 	dicomm_result_t status;
 
-	for (size_t i = 0; i < n && w; i++) {
-		status = share_claim(items[i].comm);
-		if (status == DICOMM_SUCCESS)
-			continue;
-		release_fences(&lost);
-		free_work(w);
-		return status;
-	}
+	for (size_t i = 0; i < n; i++)
+		share_claim(items[i].comm);
 	if (!w) {
 		release_fences(&lost);
 		for (size_t i = 0; i < n; i++)
