@@ -9,11 +9,20 @@ Without a plan one process trains it whole, with the same losses:
     python examples/hetero_gpt.py
 
 It learns the text that --text names, by default the licence.
+
+--profile FILE also measures its layers with as many ranks as the plan has, for
+`dicomm-plan simulate --profile`; --layer-ms MS makes each layer sleep so long
+in the forward pass of a sequence and twice as long in the backward pass, the
+ranks of a stage their part of it each, as if a device computed that the
+ranks do not share.
 """
 
 import argparse
+import json
 import os
 import pathlib
+import statistics
+import time
 
 import torch
 from torch import nn
@@ -58,10 +67,40 @@ class Head(nn.Module):
         return self.out(self.norm(x))
 
 
-def layers(characters):
+class _Sleep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, seconds):
+        ctx.seconds = seconds
+        time.sleep(seconds)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        time.sleep(2 * ctx.seconds)
+        return grad, None
+
+
+class Paced(nn.Module):
+    """A layer that takes longer."""
+
+    def __init__(self, layer, seconds):
+        super().__init__()
+        self.layer, self.seconds = layer, seconds
+
+    def forward(self, x):
+        degree = max((module.team.size for module in self.modules()
+                      if hasattr(module, "team")), default=1)
+        return _Sleep.apply(
+            self.layer(x), self.seconds * len(x) / degree)
+
+
+def layers(characters, layer_ms=0.0):
     """Functions that make each layer."""
-    return [lambda: Embedding(characters), *[Block] * BLOCKS,
+    made = [lambda: Embedding(characters), *[Block] * BLOCKS,
             lambda: Head(characters)]
+    if not layer_ms:
+        return made
+    return [lambda make=make: Paced(make(), layer_ms * 1e-3) for make in made]
 
 
 def loss_of(output, targets):
@@ -90,9 +129,9 @@ def optimizer_of(parameters):
     return torch.optim.AdamW(parameters, lr=3e-3, eps=1e-6)
 
 
-def train_alone(text, steps):
+def train_alone(text, steps, layer_ms=0.0):
     """One process; yields the loss of each step."""
-    model = hetero.build_all(layers(len(text.characters)))
+    model = hetero.build_all(layers(len(text.characters), layer_ms))
     optimizer = optimizer_of(model.parameters())
     for step in range(steps):
         inputs, targets = text.batch(step)
@@ -103,15 +142,18 @@ def train_alone(text, steps):
         yield loss.item()
 
 
-def train(text, steps, plan, **options):
-    """This rank of a plan; yields the loss of each step."""
+def train(text, steps, plan, layer_ms=0.0, between=None, **options):
+    """This rank of a plan; yields the loss of each step. between(step) is
+    called before each of them."""
     trainer = hetero.Trainer(
-        hetero.read_plan(plan), layers(len(text.characters)), loss_of,
-        (TOKENS, HIDDEN), **options)
+        hetero.read_plan(plan), layers(len(text.characters), layer_ms),
+        loss_of, (TOKENS, HIDDEN), **options)
     # A rank that the plan does not use has nothing to optimize.
     parameters = trainer.parameters()
     optimizer = optimizer_of(parameters) if parameters else None
     for step in range(steps):
+        if between:
+            between(step)
         loss = trainer.step(*text.batch(step))
         if optimizer:
             optimizer.step()
@@ -122,23 +164,76 @@ def train(text, steps, plan, **options):
     trainer.close()
 
 
+class Timing:
+    """Seconds of steps, and of layers in turns with them: the first step and
+    those after layers were measured do not count."""
+
+    def __init__(self, text, plan, layer_ms, every):
+        plan = hetero.read_plan(plan)
+        self.seconds = []
+        self._every, self._text, self._began = every, text, None
+        self._profile = hetero.Profile(
+            layers(len(text.characters), layer_ms), loss_of, optimizer_of,
+            {p.micro_batch for p in plan.pipelines},
+            {s.degree for p in plan.pipelines for s in p.stages})
+
+    def between(self, step):
+        now = time.perf_counter()
+        if self._began is not None:
+            self.seconds.append(now - self._began)
+        if step % self._every == 0:
+            self._profile.measure(*self._text.batch(step), repeats=3)
+        self._began = time.perf_counter() if step % self._every else None
+
+    def save(self, file, characters):
+        """The profile, and beside it the sizes of the model, which
+        dicomm-plan wants to know, too."""
+        self._profile.save(file)
+        if os.environ["RANK"] != "0":
+            return
+        with open(f"{file}.model", "w") as out:
+            json.dump({"name": "hetero_gpt", "num_hidden_layers": BLOCKS,
+                       "hidden_size": HIDDEN, "num_attention_heads": HEADS,
+                       "intermediate_size": 4 * HIDDEN, "gated": False,
+                       "vocab_size": characters, "dtype": "float32"}, out)
+            out.write("\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("plan", nargs="?")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--text", default=TOP / "LICENSE")
+    parser.add_argument("--layer-ms", type=float, default=0.0)
+    parser.add_argument("--profile", metavar="FILE")
     arguments = parser.parse_args()
+    if arguments.layer_ms < 0:
+        parser.error(f"--layer-ms {arguments.layer_ms}: wanted 0 or more")
+    if arguments.profile and not (arguments.plan and arguments.steps > 2):
+        parser.error("--profile: wanted a plan, and at least three steps")
     text = Text(arguments.text)
     torch.set_num_threads(1)
     if not arguments.plan:
-        for step, loss in enumerate(train_alone(text, arguments.steps)):
+        for step, loss in enumerate(train_alone(
+                text, arguments.steps, arguments.layer_ms)):
             print(f"step {step}: loss {loss:.7f}", flush=True)
         return
     torch.distributed.init_process_group("dicomm")
+    timing = None
+    if arguments.profile:
+        timing = Timing(text, arguments.plan, arguments.layer_ms,
+                        max(3, -(-arguments.steps // 3)))
     for step, loss in enumerate(
-            train(text, arguments.steps, arguments.plan)):
+            train(text, arguments.steps, arguments.plan, arguments.layer_ms,
+                  timing.between if timing else None)):
         if os.environ["RANK"] == "0":
             print(f"step {step}: loss {loss:.7f}", flush=True)
+    if timing:
+        timing.save(arguments.profile, len(text.characters))
+        if os.environ["RANK"] == "0":
+            print(f"seconds of a step: {statistics.median(timing.seconds):.6f}"
+                  f" ({min(timing.seconds):.6f} to"
+                  f" {max(timing.seconds):.6f})", flush=True)
     torch.distributed.destroy_process_group()
 
 

@@ -90,6 +90,14 @@
  *    dicomm_comm_explain(). Receive buffers have no defined contents. Destroy
  *    the communicator (dicomm_comm_destroy()). To go on with the ranks that are
  *    alive, call dicomm_comm_shrink() before that.
+ * A process may end without dicomm_comm_destroy() when its last call has
+ * returned: what it has sent counts before its death. Among ranks of the host,
+ * the call that the others are in, or else their first one after the news, and
+ * those that begin within 0.7 s, go on as long as they need nothing more of the
+ * dead rank; each fails, naming that rank, once it waits for the dead one, for
+ * a rank that has failed for this reason, or for 0.7 s without progress. Later
+ * calls fail at once. What a rank sends to a dead one may be lost without an
+ * error.
  * When a call has returned a failure, or dicomm_comm_abort() has returned,
  * nothing writes the buffers of the caller any more.
  *
@@ -1200,7 +1208,8 @@ dicomm_result_t dicomm_comm_set_timeout(dicomm_comm_t comm, int timeout_ms);
  *
  * @param comm         communicator
  * @param async_error  set to DICOMM_SUCCESS: it works; DICOMM_IN_PROGRESS: init
- *                     or finalize goes on; else why it is broken
+ *                     or finalize goes on; else why it is broken, or, while no
+ *                     call runs, DICOMM_ERR_REMOTE: a rank has died
  *
  * @retval DICOMM_SUCCESS               *async_error is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  no communicator, or a NULL argument

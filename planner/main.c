@@ -43,6 +43,8 @@ static bool open_plan(const struct options *o, int i, struct plan *p)
 		p->overlap = o->overlap;
 	if (o->has_zero)
 		p->zero = o->zero;
+	if (o->ahead >= 0)
+		p->ahead = o->ahead;
 	return true;
 }
 

@@ -118,6 +118,7 @@ static bool check(const struct options *o)
 	       in_range("--seq", o->seq, 0, 1 << 24) &&
 	       in_range("--micro-batch", o->micro_batch, 0, 1 << 16) &&
 	       in_range("--rounds", o->rounds, 1, 1 << 20) &&
+	       in_range("--ahead", o->ahead, -1, 1024) &&
 	       in_range("--seed", o->seed, 0, 1 << 30) &&
 	       in_range("--jobs", o->jobs, 1, 256);
 }
@@ -137,7 +138,7 @@ static bool add_argument(struct options *o, const char *text)
 
 bool options_read(struct options *o, int argc, char **argv, int *status)
 {
-	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1};
+	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1, .ahead = -1};
 	const struct poptOption table[] = {
 		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, 0,
 		 "devices and links", "FILE.json"},
@@ -172,6 +173,10 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "1f1b or gpipe (that of the plan)", "NAME"},
 		{"overlap", '\0', POPT_ARG_STRING, NULL, OVERLAP,
 		 "of messages and passes: none, send, p2p or full", "NAME"},
+		{"ahead", '\0', POPT_ARG_INT, &o->ahead, 0,
+		 "of a plan, 1f1b: so many more micro-batches in flight for "
+		 "each later stage, to hide messages",
+		 "N"},
 		{"zero", '\0', POPT_ARG_STRING, NULL, ZERO,
 		 "what replicas share: 0 to 3", "N"},
 		{"cost", '\0', POPT_ARG_STRING, &o->cost, 0,

@@ -28,6 +28,7 @@ struct options {
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
 	int zero;
+	int ahead; /* of a plan; below 0: what it says */
 };
 
 /* False after a message, or after help: *status is then what to end with. */

@@ -113,6 +113,21 @@ static void check_batch(struct checking *c)
 		    sum, c->p->global_batch);
 }
 
+/* Whoever waits for each message cannot be ahead of it. */
+static void check_ahead(struct checking *c)
+{
+	const struct plan *p = c->p;
+
+	if (!p->ahead)
+		return;
+	if (p->schedule != PLAN_1F1B)
+		say(c, "ahead: %d: wanted 0 with the schedule %s", p->ahead,
+		    plan_schedule_name(p->schedule));
+	else if (p->overlap == PLAN_BLOCKING || p->overlap == PLAN_EAGER)
+		say(c, "ahead: %d: wanted 0 with the overlap %s", p->ahead,
+		    plan_overlap_name(p->overlap));
+}
+
 static void check_memory(struct checking *c)
 {
 	struct cost cost;
@@ -152,6 +167,7 @@ int check_plan(struct job *j, const struct plan *p, check_say *tell, void *ctx)
 	}
 	check_ranks(&c);
 	check_batch(&c);
+	check_ahead(&c);
 	if (!c.wrong)
 		check_memory(&c);
 	return c.wrong;

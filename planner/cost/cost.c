@@ -132,8 +132,8 @@ static bool cost_stage(struct costing *k, int i, int at)
 	if (s->recompute)
 		c->backward += c->forward;
 	memory_of(k->j, t, s->first, s->last, s->recompute, at, l->stages,
-		  l->micro_batches, k->p->schedule, k->p->zero, k->p->pipelines,
-		  &c->memory);
+		  l->micro_batches, k->p->schedule, k->p->ahead, k->p->zero,
+		  k->p->pipelines, &c->memory);
 	k->c->fits &= c->memory.total <= c->memory.limit;
 	sim->node = k->j->fleet.links->node_of[s->rank[0]];
 	sim->forward = c->forward;
@@ -347,6 +347,7 @@ static bool prepare(struct costing *k)
 			return false;
 		k->sim[i].stages = l->stages;
 		k->sim[i].micro_batches = l->micro_batches;
+		k->sim[i].ahead = k->p->ahead;
 		for (int s = 0; s < l->stages; s++)
 			if (!cost_stage(k, i, s))
 				return false;

@@ -3,9 +3,9 @@
 #include "planner/cost/memory.h"
 
 int memory_in_flight(int at, int stages, int micro_batches,
-		     enum plan_schedule schedule)
+		     enum plan_schedule schedule, int ahead)
 {
-	int most = stages - at;
+	int most = 1 + (stages - 1 - at) * (1 + ahead);
 
 	if (schedule == PLAN_GPIPE || most > micro_batches)
 		return micro_batches;
@@ -25,7 +25,7 @@ static double largest(const struct table *t, int first, int last)
 
 void memory_of(const struct job *j, const struct table *t, int first, int last,
 	       bool recompute, int at, int stages, int micro_batches,
-	       enum plan_schedule schedule, int zero, int replicas,
+	       enum plan_schedule schedule, int ahead, int zero, int replicas,
 	       struct memory *out)
 {
 	const struct fleet_type *type =
@@ -36,7 +36,8 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 	out->weights = params * state[0] / (zero >= 3 ? replicas : 1);
 	out->gradients = params * state[1] / (zero >= 2 ? replicas : 1);
 	out->optimizer = params * state[2] / (zero >= 1 ? replicas : 1);
-	out->in_flight = memory_in_flight(at, stages, micro_batches, schedule);
+	out->in_flight =
+		memory_in_flight(at, stages, micro_batches, schedule, ahead);
 	if (recompute)
 		out->activations =
 			out->in_flight * (t->kept[last + 1] - t->kept[first]) +

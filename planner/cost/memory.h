@@ -16,11 +16,11 @@ struct memory {
  * the gradients, from 3 on the weights. */
 void memory_of(const struct job *j, const struct table *t, int first, int last,
 	       bool recompute, int at, int stages, int micro_batches,
-	       enum plan_schedule schedule, int zero, int replicas,
+	       enum plan_schedule schedule, int ahead, int zero, int replicas,
 	       struct memory *out);
 /* Micro-batches in flight: 1F1B holds as many as stages come after it, and its
- * own; GPipe all. */
+ * own, and `ahead` more for each of those; GPipe all. */
 int memory_in_flight(int at, int stages, int micro_batches,
-		     enum plan_schedule schedule);
+		     enum plan_schedule schedule, int ahead);
 
 #endif

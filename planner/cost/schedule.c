@@ -79,6 +79,26 @@ static void order_1f1b(struct actor *a, int n, int m)
 		push_op(a, GIVE_BACK, before);
 }
 
+/* More passes forward before the first one back. Messages hold nobody, so that
+ * what a stage gives needs no place in the order. */
+static void order_ahead(struct actor *a, int n, int m, int ahead)
+{
+	int depth = 1 + (n - 1 - a->stage) * (1 + ahead);
+
+	for (int k = 0; k < m + depth; k++) {
+		if (k >= depth) {
+			if (a->stage < n - 1)
+				push_op(a, TAKE_BACK, k - depth);
+			push_op(a, BACKWARD, k - depth);
+		}
+		if (k >= m)
+			continue;
+		if (a->stage > 0)
+			push_op(a, TAKE, k);
+		push_op(a, FORWARD, k);
+	}
+}
+
 static void order_gpipe(struct actor *a, int n, int m)
 {
 	int s = a->stage;
@@ -359,6 +379,9 @@ static bool prepare(struct simulation *s, int pipelines, uint32_t nodes,
 				l->stage[i].moving = 0;
 			if (schedule == PLAN_GPIPE)
 				order_gpipe(a, l->stages, l->micro_batches);
+			else if (l->ahead && !s->blocking && !s->eager)
+				order_ahead(a, l->stages, l->micro_batches,
+					    l->ahead);
 			else
 				order_1f1b(a, l->stages, l->micro_batches);
 		}

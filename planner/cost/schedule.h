@@ -31,6 +31,7 @@ struct schedule_stage {
 struct schedule_pipeline {
 	struct schedule_stage *stage;
 	int stages, micro_batches;
+	int ahead; /* as in planner/input/plan.h; where messages hold nobody */
 };
 
 /* Of what there is to see: 'F', 'B', 's' an activation, 'g' a gradient, which

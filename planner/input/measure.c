@@ -90,6 +90,8 @@ static const char script[] =
 	"            raise\n"
 	"        break\n"
 	"    res[str(b)] = {'1': row}\n"
+	"    print('measured a micro-batch of %d of at most %d' % (b, B),\n"
+	"          file=sys.stderr, flush=True)\n"
 	"    b *= 2\n"
 	"if not res:\n"
 	"    sys.exit('a micro-batch of 1 does not fit into memory')\n"

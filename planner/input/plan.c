@@ -174,10 +174,9 @@ static void read_words(struct plan *p, struct input *in)
 bool plan_open(struct plan *p, const char *file)
 {
 	static const char *const keys[] = {
-		"version",   "model",     "sequence", "global_batch",
-		"schedule",  "overlap",   "zero",     "collectives",
-		"pipelines", "predicted", "measured", "found",
-		"remark",    NULL};
+		"version",  "model", "sequence",    "global_batch", "schedule",
+		"overlap",  "zero",  "collectives", "pipelines",    "predicted",
+		"measured", "found", "remark",      "ahead",        NULL};
 	struct input in;
 	json_t *list;
 	bool good;
@@ -192,6 +191,7 @@ bool plan_open(struct plan *p, const char *file)
 	p->global_batch = (int)input_integer(&in, in.root, NULL, "global_batch",
 					     1, 1 << 24, -1);
 	p->zero = (int)input_integer(&in, in.root, NULL, "zero", 0, 3, 0);
+	p->ahead = (int)input_integer(&in, in.root, NULL, "ahead", 0, 1024, 0);
 	read_words(p, &in);
 	list = input_array(&in, in.root, NULL, "pipelines");
 	for (size_t i = 0; i < json_array_size(list) && !in.bad; i++) {
@@ -221,7 +221,7 @@ static json_t *stage_json(const struct plan_stage *s)
 
 json_t *plan_json(const struct plan *p)
 {
-	json_t *list = json_array();
+	json_t *list = json_array(), *out;
 
 	for (int i = 0; i < p->pipelines; i++) {
 		const struct plan_pipeline *l = &p->pipeline[i];
@@ -238,10 +238,13 @@ json_t *plan_json(const struct plan *p)
 					  p->global_batch,
 				  "stages", stages));
 	}
-	return json_pack(
+	out = json_pack(
 		"{s:i, s:s, s:i, s:i, s:s, s:s, s:i, s:s, s:o}", "version", 1,
 		"model", p->model, "sequence", p->seq, "global_batch",
 		p->global_batch, "schedule", plan_schedule_name(p->schedule),
 		"overlap", plan_overlap_name(p->overlap), "zero", p->zero,
 		"collectives", p->rings ? "ring" : "auto", "pipelines", list);
+	if (out && p->ahead)
+		json_object_set_new(out, "ahead", json_integer(p->ahead));
+	return out;
 }

@@ -4,7 +4,7 @@
  *
  *   {"version": 1, "model": "opt-350m", "sequence": 2048, "global_batch": 256,
  *    "schedule": "1f1b", "overlap": "none", "zero": 0,
- *    "collectives": "auto",
+ *    "collectives": "auto", "ahead": 0,
  *    "pipelines": [{"micro_batch": 2, "micro_batches": 64, "weight": 0.5,
  *       "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 11],
  *                   "recompute": false}, ...]}, ...]}
@@ -12,6 +12,9 @@
  * Layers are units of the model, first and last (planner/input/model.h). Each
  * pipeline holds all of them. weight is its part of the global batch, by which
  * its gradients count.
+ *
+ * ahead (0 if it is missing): with 1F1B a stage holds so many micro-batches
+ * more for each stage after it. Then messages hide behind passes.
  */
 #ifndef DICOMM_PLANNER_INPUT_PLAN_H
 #define DICOMM_PLANNER_INPUT_PLAN_H
@@ -45,6 +48,7 @@ struct plan {
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
 	int zero;   /* 0 to 3 */
+	int ahead;  /* 1F1B: micro-batches more for each stage that follows */
 	bool rings; /* gradients meet in rings, as in other libraries */
 	struct plan_pipeline *pipeline; /* [pipelines]; owned */
 	int pipelines;

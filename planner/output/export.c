@@ -39,6 +39,11 @@ static bool alike(const char *format, const struct plan *p)
 			return false;
 		}
 	}
+	if (p->ahead) {
+		input_complain("--export %s: ahead: %d: wanted 0", format,
+			       p->ahead);
+		return false;
+	}
 	return true;
 }
 
@@ -191,6 +196,8 @@ static bool export_torch(FILE *out, const struct job *j, const struct plan *p)
 			"global_batch", p->global_batch, "sequence", p->seq,
 			"schedule", plan_schedule_name(p->schedule), "ranks",
 			ranks);
+	if (p->ahead)
+		json_object_set_new(all, "ahead", json_integer(p->ahead));
 	json_dumpf(all, out, JSON_INDENT(1));
 	fputc('\n', out);
 	json_decref(all);

@@ -201,8 +201,11 @@ void report_groups(FILE *out, struct job *j, const struct plan *p)
 					 : "leader to leader");
 		}
 	}
-	fprintf(out, "gradients, weighted by each pipeline's part of the "
-		     "batch:\n");
+	if (p->pipelines == 1)
+		fprintf(out, "no gradients: there is one pipeline\n");
+	else
+		fprintf(out, "gradients, weighted by each pipeline's part of "
+			     "the batch:\n");
 	for (int g = 0; g < n && p->pipelines > 1; g++) {
 		fprintf(out, "  layers %d-%d: ", group[g].first, group[g].last);
 		for (int i = 0; i < p->pipelines; i++) {

@@ -219,7 +219,7 @@ static void set_stage(struct drafting *g, struct layers_stage *s,
 	s->state = state[0] / (g->zero >= 3 ? lines : 1) +
 		   state[1] / (g->zero >= 2 ? lines : 1) +
 		   state[2] / (g->zero >= 1 ? lines : 1);
-	s->in_flight = memory_in_flight(at, stages, most, g->schedule);
+	s->in_flight = memory_in_flight(at, stages, most, g->schedule, 0);
 	s->extra = 0;
 }
 

@@ -152,6 +152,15 @@ def gpipe_blocking_channels_and_all_ways():
 
 
 @case
+def a_plan_that_holds_more_micro_batches():
+    plan = plan_file(pipeline(1, 8, stage([0], 0, 2), stage([1], 3, 5)),
+                     ahead=1)
+    assert hetero.read_plan(plan).ahead == 1
+    assert hetero.read_plan(PLANS / "degrees.json").ahead == 0
+    as_one(plan, 3)
+
+
+@case
 def a_rank_that_the_plan_does_not_use():
     plan = plan_file(pipeline(4, 2, stage([0], 0, 2), stage([1], 3, 5)))
     every = ranks.values(ranks.run(3, _train, plan, 3, {}, {}, seconds=120))
@@ -181,6 +190,88 @@ def a_rank_on_an_opencl_device():
             raise
         apart = deviation(losses, alone(STEPS))
         assert apart < RELATIVE, f"rank {rank}: {apart:.3g}"
+
+
+# -- profiles -----------------------------------------------------------------
+
+SLEEP_MS = 3.0
+
+
+def _profile(store, rank, n, file):
+    begin(store, rank, n)
+    lines = text()
+    device = ("slow", "slow", "fast")[rank]
+    profile = hetero.Profile(
+        gpt.layers(len(lines.characters), SLEEP_MS), gpt.loss_of,
+        gpt.optimizer_of, (2, 1), (1, 2), device=device)
+    told = []
+    for bad in ({"degrees": (4,)}, {"micro_batches": (0,)}):
+        try:
+            hetero.Profile([], None, None, **bad)
+        except ValueError as error:
+            told.append(str(error))
+    inputs, targets = lines.batch(0)
+    try:
+        profile.measure(inputs[:1], targets)
+    except ValueError as error:
+        told.append(str(error))
+    profile.measure(inputs, targets, repeats=2)
+    profile.save(file)
+    table = profile.table()
+    dist.destroy_process_group()
+    return told, table
+
+
+@case
+def profiles_tell_what_layers_take_and_hold():
+    """Ranks 0 and 1 are the only team of two. Nothing is faster than it
+    sleeps; how much slower is up to the machine."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        every = ranks.values(ranks.run(3, _profile, out.name))
+        table = json.load(out)
+    assert all(found == (every[0][0], table) for found in every), every
+    told = every[0][0]
+    assert told == [
+        "degrees: 4: wanted 1 or more, at most the 3 ranks of the group",
+        "micro_batches: 0: wanted 1 or more",
+        "inputs: wanted 2 sequences, not 1"], told
+    assert table["sequence"] == gpt.TOKENS
+    slow, fast = (table["devices"][name] for name in ("slow", "fast"))
+    assert {size: sorted(of) for size, of in slow.items()} == {
+        "1": ["1", "2"], "2": ["1", "2"]}, slow
+    assert {size: sorted(of) for size, of in fast.items()} == {
+        "1": ["1"], "2": ["1"]}, fast
+    for devices in slow, fast:
+        for size, degrees in devices.items():
+            for degree, layers in degrees.items():
+                assert sorted(layers) == list("012345"), layers
+                for number, (f, b, u) in layers.items():
+                    # The embedding is not split.
+                    parts = int(degree) if number != "0" else 1
+                    least = SLEEP_MS * 1e-3 * int(size) / parts
+                    assert f >= least and b >= 2 * least and u > 0, (
+                        size, degree, number, f, b, u)
+    whole = gpt.layers(len(text().characters))
+    for degree in 1, 2:
+        of = table["layers"][str(degree)]
+        for number, make in enumerate(whole):
+            parts = sum(
+                p.numel() for p in layers_of(make, number, degree))
+            assert of[str(number)]["params_floats"] == parts, (degree, number)
+        edge = 4 * gpt.TOKENS * gpt.HIDDEN
+        assert [of[n]["act_input_bytes"] for n in "0123"] == [
+            0, edge, edge, edge]
+        # Norms, heads and the inner part at the least.
+        assert of["1"]["act_mem_bytes"] > 3 * edge, of["1"]
+    assert (table["layers"]["2"]["1"]["act_mem_bytes"]
+            < table["layers"]["1"]["1"]["act_mem_bytes"])
+
+
+def layers_of(make, number, degree):
+    """Parameters that the fullest rank of a team has of a layer."""
+    from dicomm_torch.hetero import layers
+    layer = layers.split(layers.build(make, 0, number), layers.Team(degree))
+    return layer.parameters()
 
 
 # -- failures -----------------------------------------------------------------

@@ -62,7 +62,8 @@ const char *dicomm_get_error_string(dicomm_result_t result)
 const char *dicomm_get_last_error(dicomm_comm_t comm)
 {
 	/* Anybody may ask for the text of a broken communicator. */
-	if (comm && comm->magic == COMM_MAGIC && fault_is(comm))
+	if (comm && comm->magic == COMM_MAGIC &&
+	    (fault_is(comm) || fault_pends_idle(comm)))
 		fault_report(comm);
 	return log_last_error();
 }

@@ -36,6 +36,8 @@
 /* How long credits may take to arrive. A NIC without an answer gives up
  * earlier, with the default DICOMM_IB_TIMEOUT and DICOMM_IB_RETRY_CNT. */
 #define LAND_MS 30000
+/* How long ranks that live may take to receive if another one has died */
+#define PENDING_MS 1000
 
 struct comm_start {
 	struct dicomm_comm *comm;
@@ -406,6 +408,13 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 
 			if (fault_is(comm))
 				return fault_report(comm);
+			/* Who has died receives no more; who lives may. */
+			if (fault_is_pending(comm) &&
+			    (comm_has_left(comm, r) ||
+			     !comm_is_reached(comm, r)))
+				break;
+			if (fault_is_pending(comm) && now - begin > PENDING_MS)
+				return fault_settle(comm);
 			if (now > received_ms) {
 				if (has_received(comm, peer))
 					break; /* ask the next rank now */
@@ -625,6 +634,8 @@ dicomm_result_t dicomm_comm_get_async_error(dicomm_comm_t comm,
 	if (fault_is(comm))
 		*async_error =
 			(dicomm_result_t)atomic_load(&comm->fault.status);
+	else if (fault_pends_idle(comm))
+		*async_error = DICOMM_ERR_REMOTE;
 	else if (state == COMM_STARTING || state == COMM_FINALIZING)
 		*async_error = DICOMM_IN_PROGRESS;
 	else

@@ -43,6 +43,11 @@ static void on_failed(void *ctx, dicomm_result_t status, int culprit,
 	fault_raise(comm, status, culprit, false, "%s", text);
 }
 
+static void on_died(void *ctx, int culprit, const char *text)
+{
+	fault_died(ctx, culprit, text);
+}
+
 static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 		     uint32_t *signature, char *text, size_t len)
 {
@@ -548,6 +553,7 @@ static dicomm_result_t join(struct dicomm_comm *comm,
 				    .timeout_ms = come_ms,
 				    .cancelled = &comm->cancelled,
 				    .events = {.failed = on_failed,
+					       .died = on_died,
 					       .query = on_query,
 					       .waiting = on_waiting,
 					       .ctx = comm}};

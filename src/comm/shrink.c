@@ -308,6 +308,7 @@ static dicomm_result_t shrink_now(void *arg)
 	bool *alive = calloc(ranks, sizeof(*alive));
 	dicomm_result_t status;
 
+	fault_settle(a->parent);
 	a->states = calloc(ranks, sizeof(*a->states));
 	a->left_out = calloc(ranks, sizeof(*a->left_out));
 	if (alive && a->states && a->left_out)

@@ -95,11 +95,31 @@ struct registrations {
 	struct registration *first;
 };
 
+/* After the news of a death, calls may begin for so long; and each goes on for
+ * so long without progress. Other ranks may be a little behind; but some may
+ * never come, since they wait for the dead rank, or have failed. */
+#define PENDING_NS UINT64_C(700000000)
+
+/* A rank has died, which has not broken the communicator yet: calls may need
+ * nothing more of that rank. See fault_died(). */
+struct pending_death {
+	_Atomic uint64_t since_ns; /* 0: there is none */
+	_Atomic bool used;         /* a call has begun since, or was running */
+	int rank; /* this and the text: under the lock of the fault */
+	char text[512];
+	uint8_t unused[48];
+};
+/* What follows in struct dicomm_comm, and every call reads, stays where it was
+ * in its cache lines. */
+_Static_assert(sizeof(struct pending_death) % 64 == 0, "whole cache lines");
+
 struct fault {
-	/* DICOMM_SUCCESS, COMM_BORROWED or COMM_SHARED while the communicator
+	/* DICOMM_SUCCESS, COMM_BORROWED, COMM_SHARED or COMM_PENDING while the
+	 * communicator
 	 * works. */
 	_Atomic int status;
 	pthread_mutex_t lock;
+	struct pending_death pending;
 	int culprit;
 	char text[512];
 	/* A communicator that is being split off this one. If this one breaks,
@@ -339,11 +359,22 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
  * several threads have called, so each one enters by comm_enter_slow(). */
 #define COMM_BORROWED (-1)
 #define COMM_SHARED (-2)
+/* A rank has died, which has not broken the communicator yet; it is not shared.
+ */
+#define COMM_PENDING (-3)
 
 static inline bool fault_is(const struct dicomm_comm *comm)
 {
 	return atomic_load_explicit(&comm->fault.status, memory_order_relaxed) >
 	       DICOMM_SUCCESS;
+}
+
+/* Returns true if a rank has died, and has not broken the communicator yet. */
+static inline bool fault_is_pending(const struct dicomm_comm *comm)
+{
+	return atomic_load_explicit(&comm->fault.pending.since_ns,
+				    memory_order_relaxed) &&
+	       !fault_is(comm);
 }
 
 enum comm_entry {
@@ -356,6 +387,10 @@ enum comm_entry {
 
 /* In share.c */
 enum comm_entry comm_enter_slow(struct dicomm_comm *comm);
+/* In fault.c. If a death is pending, lets the first call begin, and others for
+ * PENDING_NS; later ones break the communicator. Returns false if it is broken.
+ */
+bool comm_may_begin(struct dicomm_comm *comm);
 
 /*
  * comm_enter() enters the data path, comm_leave() leaves it. The entering
@@ -395,7 +430,7 @@ static inline bool comm_is_inside(struct dicomm_comm *comm)
 }
 
 /* Is a thread in the data path, or anything queued? */
-static inline bool comm_is_used(struct dicomm_comm *comm)
+static inline bool comm_is_used(const struct dicomm_comm *comm)
 {
 	return atomic_load(&comm->inside) || atomic_load(&comm->holder) ||
 	       atomic_load(&comm->queued);

@@ -110,11 +110,17 @@ static void give_back(struct dicomm_comm *comm)
 {
 	int was = COMM_BORROWED;
 
-	if (atomic_load(&comm->holder) == SHARE_POLLER)
+	if (atomic_load(&comm->holder) == SHARE_POLLER) {
 		atomic_store(&comm->holder, NULL);
-	else
+		return;
+	}
+	atomic_compare_exchange_strong(&comm->fault.status, &was,
+				       DICOMM_SUCCESS);
+	/* fault_died() could not say so meanwhile. */
+	was = DICOMM_SUCCESS;
+	if (atomic_load(&comm->fault.pending.since_ns))
 		atomic_compare_exchange_strong(&comm->fault.status, &was,
-					       DICOMM_SUCCESS);
+					       COMM_PENDING);
 }
 
 /* Returns true if its service has moved something. */

@@ -74,15 +74,33 @@ static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 			       culprit, text);
 }
 
+/* Returns true if a failure of this status may be the consequence of a
+ * death. */
+static bool may_follow_death(dicomm_result_t status)
+{
+	return status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_SYSTEM ||
+	       status == DICOMM_ERR_NO_PATH;
+}
+
 static dicomm_result_t raise_text(struct dicomm_comm *comm,
 				  dicomm_result_t status, int culprit,
 				  bool tell, enum logged logged,
 				  const char *text)
 {
+	struct pending_death *pending = &comm->fault.pending;
 	bool first;
 
 	pthread_mutex_lock(&comm->fault.lock);
 	first = !fault_is(comm);
+	/* Every rank hears of a death, and some of them may not need more of
+	 * the dead rank: do not tell them. */
+	if (atomic_load(&pending->since_ns) && may_follow_death(status)) {
+		status = DICOMM_ERR_REMOTE;
+		culprit = pending->rank;
+		text = pending->text;
+		tell = false;
+		logged = NEW;
+	}
 	if (first)
 		keep_cause(comm, status, culprit, text);
 	pthread_mutex_unlock(&comm->fault.lock);
@@ -107,6 +125,66 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	return raise_text(comm, status, culprit, tell, NEW, text);
+}
+
+/* The fault.status of a communicator that is borrowed at the moment changes
+ * when it is given back (cross_progress.c); of one that is shared it stays, for
+ * its threads enter by comm_enter_slow() anyway. */
+static void make_pending(struct dicomm_comm *comm, int rank, const char *text)
+{
+	struct pending_death *pending = &comm->fault.pending;
+	int was = DICOMM_SUCCESS;
+
+	pending->rank = rank;
+	snprintf(pending->text, sizeof(pending->text), "%s", text);
+	atomic_store(&pending->used, comm_is_used(comm));
+	atomic_store(&pending->since_ns, clock_ns());
+	atomic_compare_exchange_strong(&comm->fault.status, &was, COMM_PENDING);
+}
+
+/* A communicator that is being split off needs all ranks. If this one is being
+ * set up, what remains of that may need nothing more of the dead rank; all-
+ * gathers fail without this. */
+void fault_died(struct dicomm_comm *comm, int rank, const char *text)
+{
+	bool at_once = comm->accel->work, news = false;
+
+	pthread_mutex_lock(&comm->fault.lock);
+	at_once |= comm->fault.forming != NULL;
+	if (!at_once && !fault_is(comm) &&
+	    !atomic_load(&comm->fault.pending.since_ns)) {
+		make_pending(comm, rank, text);
+		news = true;
+	}
+	pthread_mutex_unlock(&comm->fault.lock);
+	if (at_once) {
+		fault_raise(comm, DICOMM_ERR_REMOTE, rank, false, "%s", text);
+	} else if (news) {
+		comm_listen(comm);
+		log_info("%s rank %d: %s", comm->name, comm->rank, text);
+		comm_listen(NULL);
+	}
+}
+
+dicomm_result_t fault_settle(struct dicomm_comm *comm)
+{
+	char text[sizeof(comm->fault.pending.text)];
+	int rank;
+
+	if (fault_is(comm))
+		return fault_report(comm);
+	if (!atomic_load(&comm->fault.pending.since_ns))
+		return DICOMM_SUCCESS;
+	pthread_mutex_lock(&comm->fault.lock);
+	rank = comm->fault.pending.rank;
+	snprintf(text, sizeof(text), "%s", comm->fault.pending.text);
+	pthread_mutex_unlock(&comm->fault.lock);
+	return fault_raise(comm, DICOMM_ERR_REMOTE, rank, false, "%s", text);
+}
+
+bool fault_pends_idle(const struct dicomm_comm *comm)
+{
+	return fault_is_pending(comm) && !comm_is_used(comm);
 }
 
 void fault_mark_abort(struct dicomm_comm *comm)
@@ -152,6 +230,8 @@ void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming)
 {
 	if (!comm)
 		return;
+	if (forming)
+		fault_settle(comm);
 	pthread_mutex_lock(&comm->fault.lock);
 	comm->fault.forming = forming;
 	if (forming && fault_is(comm))
@@ -174,14 +254,6 @@ static int who_left(struct dicomm_comm *comm, int peer)
 	return -1;
 }
 
-/* Returns true if a failure of this status may be the consequence of a
- * death. */
-static bool may_follow_death(dicomm_result_t status)
-{
-	return status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_SYSTEM ||
-	       status == DICOMM_ERR_NO_PATH;
-}
-
 /* Waits until a fault was raised, or the peer (-1: any rank) has left, for at
  * most NEWS_MS. Returns the rank that has left, or -1. */
 static int await_news(struct dicomm_comm *comm, dicomm_result_t status,
@@ -192,6 +264,7 @@ static int await_news(struct dicomm_comm *comm, dicomm_result_t status,
 	int left = -1;
 
 	while (may_follow_death(status) && !fault_is(comm) &&
+	       !atomic_load(&comm->fault.pending.since_ns) &&
 	       clock_ms() < end && (left = who_left(comm, peer)) < 0)
 		nanosleep(&pause, NULL);
 	return left;
@@ -216,6 +289,14 @@ dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 	return raise_text(comm, status, comm->rank, true, LOGGED, text);
 }
 
+dicomm_result_t fault_own_late(struct dicomm_comm *comm, dicomm_result_t status)
+{
+	char text[sizeof(comm->fault.text)];
+
+	snprintf(text, sizeof(text), "%s", log_last_error());
+	return raise_text(comm, status, comm->rank, true, LOGGED, text);
+}
+
 /* Has this rank opened one? */
 static bool has_transport(const struct dicomm_comm *comm)
 {
@@ -235,6 +316,8 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 	 * transport is not cut off by anybody. */
 	if (comm->control && has_transport(comm))
 		await_news(comm, status, -1);
+	if (may_follow_death(status))
+		fault_settle(comm);
 	/* A fault stops transports, which then say no more than that. */
 	if (fault_is(comm) &&
 	    (status == DICOMM_ERR_ABORTED || may_follow_death(status)))
@@ -263,7 +346,8 @@ dicomm_result_t fault_of_parent(struct dicomm_comm *comm,
 void fault_text(struct dicomm_comm *comm, char *text, size_t len)
 {
 	pthread_mutex_lock(&comm->fault.lock);
-	snprintf(text, len, "%s", comm->fault.text);
+	snprintf(text, len, "%s",
+		 fault_is(comm) ? comm->fault.text : comm->fault.pending.text);
 	pthread_mutex_unlock(&comm->fault.lock);
 }
 
@@ -283,6 +367,23 @@ void fault_wait(struct dicomm_comm *comm)
 	cross_progress_wait();
 	while (comm_is_used(comm))
 		sched_yield();
+}
+
+/* A death is pending. This rank may be several calls behind the one that has
+ * ended. The calls of a group, or those that are queued together, count as
+ * one. */
+bool comm_may_begin(struct dicomm_comm *comm)
+{
+	struct pending_death *pending = &comm->fault.pending;
+
+	if (fault_is(comm))
+		return false;
+	if (!atomic_load(&pending->since_ns) ||
+	    !atomic_exchange(&pending->used, true) ||
+	    atomic_load(&comm->queued) > 1 ||
+	    clock_ns() - atomic_load(&pending->since_ns) < PENDING_NS)
+		return true;
+	return fault_settle(comm) == DICOMM_SUCCESS;
 }
 
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)

@@ -16,6 +16,19 @@
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* The control plane says that this rank has died. It may have done its part of
+ * the call before: a process that has its result may end. So this breaks the
+ * communicator at once only if another one is being split off it, or if this
+ * rank computes on a device. Otherwise the death is pending. The call that runs
+ * now goes on, or else the next one, and those that begin within PENDING_NS.
+ * They fail if they need more of the dead rank than has arrived, or if they
+ * make no progress (wait.c). Later calls fail. */
+void fault_died(struct dicomm_comm *comm, int rank, const char *text);
+/* Breaks the communicator if a death is pending. Returns its fault, or
+ * DICOMM_SUCCESS if it has none. */
+dicomm_result_t fault_settle(struct dicomm_comm *comm);
+/* Returns true if a death is pending and no call is running. */
+bool fault_pends_idle(const struct dicomm_comm *comm);
 /* Tells the other ranks that this rank aborted. During initialization, the
  * thread that runs it calls this, because the other ranks may be connected
  * already. */
@@ -41,6 +54,9 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
  */
 dicomm_result_t fault_own(struct dicomm_comm *comm, dicomm_result_t status,
 			  int peer);
+/* The same after the caller has waited for the news. */
+dicomm_result_t fault_own_late(struct dicomm_comm *comm,
+			       dicomm_result_t status);
 /* Stops the transports. Every failed call does so before it returns if other
  * ranks or adapters can reach its buffers. */
 void fault_stop_transports(struct dicomm_comm *comm);

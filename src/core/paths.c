@@ -37,10 +37,9 @@ uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
 	return mask;
 }
 
-/* Returns true if the transport that is used for that rank still leads there.
- * Other transports were not opened to the rank, so they do not notice that it
+/* Other transports were not opened to the rank, so they do not notice that it
  * has gone. */
-static bool is_reached(struct dicomm_comm *comm, int rank)
+bool comm_is_reached(struct dicomm_comm *comm, int rank)
 {
 	uint8_t mask = comm->peers[rank].transports;
 	char why[160];
@@ -52,7 +51,7 @@ static bool is_reached(struct dicomm_comm *comm, int rank)
 bool comm_has_left(struct dicomm_comm *comm, int rank)
 {
 	return control_gone(comm->control, rank) ||
-	       (control_gone(comm->control, 0) && !is_reached(comm, rank));
+	       (control_gone(comm->control, 0) && !comm_is_reached(comm, rank));
 }
 
 static dicomm_result_t open_peer(struct dicomm_comm *comm,

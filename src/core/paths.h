@@ -17,6 +17,9 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank,
 /* Returns true if that rank has left or died. The control plane knows that. If
  * rank 0, which hosts the control plane, has gone, the transport decides. */
 bool comm_has_left(struct dicomm_comm *comm, int rank);
+/* Returns true if the transport to that rank still leads there: as far as it
+ * knows, the rank has not ended, closed or aborted. */
+bool comm_is_reached(struct dicomm_comm *comm, int rank);
 /* Returns the open transports by which this rank reaches that one; bit i is
  * transport i. */
 uint8_t comm_transports_to(struct dicomm_comm *comm, int rank);

@@ -15,14 +15,17 @@
  * shared also finds whether the owner is inside. */
 static void make_shared(struct dicomm_comm *comm)
 {
-	int was = DICOMM_SUCCESS;
+	int was = atomic_load(&comm->fault.status);
 
-	while (!atomic_compare_exchange_strong(&comm->fault.status, &was,
-					       COMM_BORROWED) &&
-	       was == COMM_BORROWED) {
-		was = DICOMM_SUCCESS;
+	while (was <= DICOMM_SUCCESS &&
+	       (was == COMM_BORROWED ||
+		!atomic_compare_exchange_strong(&comm->fault.status, &was,
+						COMM_BORROWED))) {
 		sched_yield();
+		was = atomic_load(&comm->fault.status);
 	}
+	if (was > DICOMM_SUCCESS)
+		return;
 	fence_all();
 	was = COMM_BORROWED;
 	atomic_compare_exchange_strong(&comm->fault.status, &was, COMM_SHARED);
@@ -61,7 +64,8 @@ static bool owner_enters(struct dicomm_comm *comm)
 					      memory_order_acquire)) ==
 	       COMM_BORROWED)
 		sched_yield();
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS ||
+	    (status == COMM_PENDING && comm_may_begin(comm)))
 		return true;
 	atomic_store(&comm->inside, 0);
 	if (status == COMM_SHARED)
@@ -95,7 +99,7 @@ enum comm_entry comm_enter_slow(struct dicomm_comm *comm)
 		if (owner_enters(comm))
 			return COMM_ENTERED;
 	}
-	if (fault_is(comm))
+	if (!comm_may_begin(comm))
 		return COMM_BROKEN;
 	share_claim(comm);
 	return take_or_queue(comm);

@@ -37,6 +37,12 @@
 #define NOTE_MS 1000
 #define NOTE_LAST_MS 3000
 
+/* How long what a dead rank has sent may take to come over a network, unless
+ * the transport says that it was all. */
+#define DRAIN_NS UINT64_C(200000000)
+/* How long the news of a death may take after its connections have ended. */
+#define NEWS_NS UINT64_C(500000000)
+
 static uint32_t ask_class(const struct call *call)
 {
 	if (call->coll == COLL_SEND)
@@ -165,8 +171,11 @@ static bool have_all_left(struct dicomm_comm *comm)
 
 /* Returns the error if a transport has given up a peer that has not closed the
  * connection. It may have died: fault_own() waits for that news. */
-static dicomm_result_t broken_transport(struct dicomm_comm *comm)
+static dicomm_result_t broken_transport(const struct wait_for *f,
+					uint64_t waited_ns)
 {
+	struct dicomm_comm *comm = f->comm;
+
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 		dicomm_result_t status = DICOMM_SUCCESS;
@@ -174,8 +183,14 @@ static dicomm_result_t broken_transport(struct dicomm_comm *comm)
 
 		if (w->device)
 			status = w->transport->broken(w->device, &peer);
-		if (status != DICOMM_SUCCESS)
+		if (status == DICOMM_SUCCESS)
+			continue;
+		if (peer < 0 || f->peer < 0 || peer == f->peer)
 			return fault_own(comm, status, peer);
+		/* It may have ended after its part of the call. The news of
+		 * that, if it has, comes soon. */
+		if (!comm_has_left(comm, peer) && waited_ns >= NEWS_NS)
+			return fault_own_late(comm, status);
 	}
 	return DICOMM_SUCCESS;
 }
@@ -307,6 +322,57 @@ static bool waits_for_itself(struct waiter *w, const struct wait_for *f)
 	       ++w->own >= OWN_LOOKS;
 }
 
+static bool is_due(struct waiter *w, uint64_t now)
+{
+	if (!w->since_ns)
+		w->since_ns = w->checked_ns = now;
+	if (now - w->checked_ns < LOOK_NS)
+		return false;
+	w->checked_ns = now;
+	return true;
+}
+
+/* Returns true if no more comes from a rank that is gone. `waited` is how long
+ * nothing has come. */
+static bool is_drained(struct dicomm_comm *comm, int peer, uint64_t waited)
+{
+	const struct peer *p = &comm->peers[peer];
+
+	return !p->transport || p->transport->intra_node ||
+	       waited >= DRAIN_NS || !comm_is_reached(comm, peer);
+}
+
+/* The death of a rank is pending. Does the call need more of that rank, or of
+ * one that has failed for this reason? Whoever waits has looked for messages
+ * again before the second time. */
+static dicomm_result_t wait_pending(struct waiter *w, const struct wait_for *f,
+				    uint64_t now)
+{
+	struct dicomm_comm *comm = f->comm;
+	uint64_t since = atomic_load(&comm->fault.pending.since_ns);
+	uint64_t most = PENDING_NS, waited;
+	bool lost;
+
+	if (!w->since_ns)
+		w->since_ns = w->checked_ns = now;
+	if (since < w->since_ns)
+		since = w->since_ns;
+	waited = now > since ? now - since : 0;
+	if (comm->timeout_ms > 0 && (uint64_t)comm->timeout_ms * 1000000 < most)
+		most = (uint64_t)comm->timeout_ms * 1000000;
+	lost = is_gone(comm, f->peer) && is_drained(comm, f->peer, waited);
+	if (f->peer >= 0 && f->peer != comm->rank && !lost && is_due(w, now))
+		lost = comm->peers[f->peer].transport &&
+		       !comm_is_reached(comm, f->peer);
+	if (waits_for_any(f))
+		lost = have_all_left(comm);
+	if (!lost)
+		w->gone = 0;
+	if ((lost && w->gone++) || waited >= most)
+		return fault_settle(comm);
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			    uint64_t now)
 {
@@ -316,6 +382,8 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	char text[128];
 
 	wait_chain_note(comm, f->peer, waited / 1000000, NOTE_MS);
+	if (fault_is_pending(comm))
+		return wait_pending(w, f, now);
 	if (is_gone(comm, f->peer)) {
 		/* The peer may have left after its last message, so check once
 		 * more. */
@@ -334,7 +402,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 				   "all other ranks left the communicator "
 				   "while rank %d waits to receive from any",
 				   comm->rank);
-	TRY(broken_transport(comm));
+	TRY(broken_transport(f, waited));
 	if (waits_for_itself(w, f)) {
 		call_text(f->call, text, sizeof(text));
 		return fault_raise(
@@ -424,19 +492,22 @@ static void nap_lending(const struct wait_for *f, uint64_t waited_ns)
 	share_lend(f->comm, us < REST_US ? (unsigned)us : REST_US);
 }
 
-static bool is_due(struct waiter *w, uint64_t now)
-{
-	if (!w->since_ns)
-		w->since_ns = w->checked_ns = now;
-	if (now - w->checked_ns < LOOK_NS)
-		return false;
-	w->checked_ns = now;
-	return true;
-}
-
 bool wait_is_due(struct waiter *w)
 {
 	return is_due(w, clock_ns());
+}
+
+/* A fault, or a death that is pending */
+static bool is_troubled(const struct dicomm_comm *comm)
+{
+	return fault_is(comm) || fault_is_pending(comm);
+}
+
+static dicomm_result_t trouble(struct waiter *w, const struct wait_for *f)
+{
+	if (fault_is(f->comm))
+		return fault_report(f->comm);
+	return wait_pending(w, f, clock_ns());
 }
 
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
@@ -451,12 +522,12 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	comm_poll(f->comm);
 	spin = wait_spin(f->comm);
 	if (++w->polls < spin) {
-		if (w->polls % 64 == 0 && fault_is(f->comm))
-			return fault_report(f->comm);
+		if (w->polls % 64 == 0 && is_troubled(f->comm))
+			return trouble(w, f);
 		return DICOMM_SUCCESS;
 	}
-	if (fault_is(f->comm))
-		return fault_report(f->comm);
+	if (is_troubled(f->comm))
+		TRY(trouble(w, f));
 	rest(f->comm, alone);
 	if ((w->polls - spin) % YIELDS_PER_CHECK)
 		return DICOMM_SUCCESS;

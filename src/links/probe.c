@@ -512,8 +512,7 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 		status = probe_turn(p, &moved);
 		if (status != DICOMM_AGAIN)
 			return status;
-		if (fault_is(comm))
-			return fault_report(comm);
+		TRY(fault_settle(comm));
 		if (atomic_load(&comm->cancelled))
 			return FAIL(DICOMM_ERR_ABORTED,
 				    "comm_init_rank: aborted");

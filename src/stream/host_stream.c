@@ -218,7 +218,7 @@ static bool accept_work(struct batch *w)
 		struct item *item = &w->items[w->accepted];
 		dicomm_result_t s;
 
-		if (fault_is(item->comm)) {
+		if (!comm_may_begin(item->comm)) {
 			s = fault_report(item->comm);
 		} else if (share_take(item->comm)) {
 			s = engine_prepare(item->comm, &item->call, &item->op);

@@ -65,7 +65,7 @@ done
 # A plan of unlike pipelines, whose last loss is that of one process.
 if "$folder/bin/torchrun" --standalone --nproc-per-node 4 \
 	"$top/examples/hetero_gpt.py" "$top/examples/plans/degrees.json" \
-	--steps 5 >"$out/log" 2>&1 &&
+	--steps 5 --profile "$out/profile.json" >"$out/log" 2>&1 &&
 	"$python" "$top/examples/hetero_gpt.py" --steps 5 >"$out/alone" &&
 	[ "$(grep -c '^step ' "$out/log")" = 5 ] &&
 	grep -h '^step 4: loss ' "$out/log" "$out/alone" |
@@ -75,5 +75,23 @@ else
 	echo "not ok examples/hetero_gpt.py"
 	cat "$out/log"
 	bad=1
+fi
+
+# Its profile is one that dicomm-plan takes, if this build has that.
+if [ -x "$build/dicomm-plan" ] && [ -e "$out/profile.json" ]; then
+	echo '{"nodes": [{"ranks": 4, "inside_gbit_per_s": 10,' \
+		'"device": "host"}], "devices": {"host":' \
+		'{"tflops": 0.1, "memory_gib": 4}}}' >"$out/cluster.json"
+	if "$build/dicomm-plan" simulate --cluster "$out/cluster.json" \
+		--model "$out/profile.json.model" \
+		--profile "$out/profile.json" \
+		--plan "$top/examples/plans/degrees.json" >"$out/log" 2>&1 &&
+		grep -q '^step .*from measured times' "$out/log"; then
+		echo "ok its profile: $(head -n 1 "$out/log")"
+	else
+		echo "not ok its profile"
+		cat "$out/log"
+		bad=1
+	fi
 fi
 exit $bad

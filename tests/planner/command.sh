@@ -173,4 +173,33 @@ run 7 simulate --cluster "$data/mit_cluster.json" \
 	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
 	--plan "$work/other.json"
 says "measured up to micro-batch 2; 4 would be a guess"
+
+# ---- micro-batches ahead; plans that HARP measured ----
+
+run 0 simulate --cluster "$data/mit_cluster.json" \
+	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
+	--plan "$data/mit_n4_d2.json" --overlap p2p --ahead 1 --export torch
+says '"ahead": 1'
+run 7 simulate --cluster "$data/mit_cluster.json" \
+	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
+	--plan "$data/mit_n4_d2.json" --ahead 1
+says "ahead: 1: wanted 0 with the overlap send"
+run 0 groups --cluster "$data/mit_cluster.json" \
+	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
+	--plan "$data/mit_n3_d1.json"
+says "no gradients: there is one pipeline"
+
+# Their order is right: of those of one model, the fastest one first, and what
+# is the same plan to us alike. All within 20 %, without their efficiencies.
+if bash "$data/../study" "$plan" harp >"$work/out" 2>"$work/err"; then
+	awk -F '|' '/^\| [0-9.]*B,/ {
+		took[++n] = $4
+		if ($5 < 0.8 || $5 > 1.2)
+			bad = 1
+	}
+	END { exit bad || n != 4 || took[1] >= took[2] || took[2] != took[3] }
+	' "$work/out" || fail "the plans of HARP"
+else
+	fail "study harp: status $?"
+fi
 exit $bad

@@ -15,7 +15,7 @@ static double ideal(int n, int m, enum plan_schedule schedule,
 		    enum plan_overlap overlap, double f, double b)
 {
 	struct schedule_stage *stage = calloc((size_t)n, sizeof(*stage));
-	struct schedule_pipeline l = {stage, n, m};
+	struct schedule_pipeline l = {stage, n, m, 0};
 	double end;
 
 	for (int s = 0; s < n; s++)
@@ -51,7 +51,7 @@ START_TEST(blocking_messages_hold_both_stages)
 		{.forward = 1, .backward = 1, .send = 0.5, .back = 0.5},
 		{.forward = 2, .backward = 4},
 	};
-	struct schedule_pipeline l = {stage, 2, 10};
+	struct schedule_pipeline l = {stage, 2, 10, 0};
 	double end =
 		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_BLOCKING, NULL, NULL);
 
@@ -88,13 +88,51 @@ START_TEST(messages_queue_for_a_shared_way)
 		{.forward = 1, .backward = 1, .node = 1},
 	};
 	struct schedule_stage b[2] = {a[0], a[1]};
-	struct schedule_pipeline l[2] = {{a, 2, 1}, {b, 2, 1}};
+	struct schedule_pipeline l[2] = {{a, 2, 1, 0}, {b, 2, 1, 0}};
 
 	b[1].node = 2;
 	ck_assert_double_eq_tol(
 		schedule_run(l, 2, 3, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL),
 		1 + 3 + 3 + 2 + 1, 1e-9);
 	ck_assert_double_eq_tol(a[0].end, 1 + 3 + 2 + 1, 1e-9);
+}
+END_TEST
+
+/* Plain 1F1B waits for each activation and its gradient, once they take longer
+ * than what a stage has to do meanwhile; with one micro-batch more it does not,
+ * and messages cost what they cost the first and the last one. */
+START_TEST(a_micro_batch_ahead_hides_messages)
+{
+	struct schedule_stage stage[2] = {
+		{.forward = 1, .backward = 2, .send = 1, .back = 1},
+		{.forward = 1, .backward = 2},
+	};
+	struct schedule_pipeline l = {stage, 2, 10, 0};
+
+	/* Each pair of micro-batches after the first waits for what goes there
+	 * and back. */
+	ck_assert_double_eq_tol(
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL),
+		1 + 1 + 10 * 3 + 4 * 2 + 1 + 2, 1e-9);
+	l.ahead = 1;
+	ck_assert_double_eq_tol(
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL),
+		1 + 1 + 10 * 3 + 1 + 2, 1e-9);
+	/* As deep as there are micro-batches; and where it does not count. */
+	l.ahead = 100;
+	ck_assert_double_eq_tol(
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL),
+		1 + 1 + 10 * 3 + 1 + 2, 1e-9);
+	for (int k = 1; k < 16; k++) {
+		double gpipe, most;
+
+		l.micro_batches = k;
+		most = schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL,
+				    NULL);
+		gpipe = schedule_run(&l, 1, 1, PLAN_GPIPE, PLAN_OVERLAP_P2P,
+				     NULL, NULL);
+		ck_assert_double_le(most, gpipe + 1e-9);
+	}
 }
 END_TEST
 
@@ -117,13 +155,14 @@ START_TEST(memory_is_what_the_closed_form_says)
 	struct job j;
 
 	desk_job(&j, cluster, model, (int)s, 48);
-	for (int k = 0; k < 4 * 3 * 4 * 2 * 2; k++) {
+	for (int k = 0; k < 4 * 3 * 4 * 2 * 2 * 2; k++) {
 		int zero = k % 4, tp = 1 << (k / 4 % 3), at = k / 12 % 4;
 		enum plan_schedule schedule = (enum plan_schedule)(k / 48 % 2);
-		bool recompute = k / 96;
+		bool recompute = k / 96 % 2;
+		int ahead = k / 192, deep = 1 + (3 - at) * (1 + ahead);
 		const int first[] = {0, 2, 4, 6}, last[] = {1, 3, 5, 7};
 		int blocks = at == 0 || at == 3 ? 1 : 2, replicas = 4, m = 3;
-		int flying = schedule == PLAN_GPIPE || 4 - at > m ? m : 4 - at;
+		int flying = schedule == PLAN_GPIPE || deep > m ? m : deep;
 		double params = blocks * (12 * h * h / tp + 2 * h) +
 				(at == 0) * (v * h / tp) +
 				(at == 3) * (v * h / tp + h);
@@ -136,7 +175,8 @@ START_TEST(memory_is_what_the_closed_form_says)
 		struct memory x;
 
 		memory_of(&j, table_of(&j, 0, tp, (int)b), first[at], last[at],
-			  recompute, at, 4, m, schedule, zero, replicas, &x);
+			  recompute, at, 4, m, schedule, ahead, zero, replicas,
+			  &x);
 		ck_assert_int_eq(x.in_flight, flying);
 		ck_assert_double_eq_tol(x.weights,
 					2 * params / (zero == 3 ? 4 : 1), 1e-3);
@@ -200,6 +240,14 @@ START_TEST(check_names_the_place_and_the_value)
 	l->micro_batches = 3;
 	refuse(&j, &p, "sum up to 6: wanted 8");
 	l->micro_batches = 4;
+	p.ahead = 1;
+	refuse(&j, &p, "ahead: 1: wanted 0 with the overlap none");
+	p.overlap = PLAN_OVERLAP_FULL;
+	ck_assert_int_eq(check_plan(&j, &p, note, said), 0);
+	p.schedule = PLAN_GPIPE;
+	refuse(&j, &p, "ahead: 1: wanted 0 with the schedule gpipe");
+	p.ahead = 0;
+	p.schedule = PLAN_1F1B;
 	l->stage[1].tp = 3;
 	refuse(&j, &p, "stages[1].tp: 3: wanted a divisor of the 8 heads");
 	l->stage[1].tp = 4;
@@ -310,6 +358,7 @@ int main(void)
 	tcase_add_test(t, the_bubble_of_equal_stages_is_exact);
 	tcase_add_test(t, blocking_messages_hold_both_stages);
 	tcase_add_test(t, messages_queue_for_a_shared_way);
+	tcase_add_test(t, a_micro_batch_ahead_hides_messages);
 	tcase_add_test(t, memory_is_what_the_closed_form_says);
 	tcase_add_test(t, check_names_the_place_and_the_value);
 	tcase_add_test(t, runs_on_grace_hopper_are_predicted);

@@ -478,6 +478,12 @@ dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
 	return DICOMM_SUCCESS;
 }
 
+/* Has the process ended, or has another one its number? */
+static bool is_over(int error)
+{
+	return error == ENOENT || error == ESRCH || error == ESTALE;
+}
+
 static dicomm_result_t ring_import(struct shm_segment *seg, uint64_t offset,
 				   struct shm_ring **out)
 {
@@ -487,7 +493,8 @@ static dicomm_result_t ring_import(struct shm_segment *seg, uint64_t offset,
 	int fd;
 
 	fd = segment_open(seg->pid, seg->fd, seg->nonce, why, sizeof(why));
-	if (fd < 0 && shm_is_refused(errno)) {
+	/* What an owner has sent that has ended since is still there. */
+	if (fd < 0 && (shm_is_refused(errno) || is_over(errno))) {
 		log_info("shm: rank %" PRIu32 ": %s: its ring is mapped "
 			 "without that",
 			 seg->head->rank, why);

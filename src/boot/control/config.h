@@ -12,7 +12,8 @@
 
 #define CONTROL_RANKS_MAX 65536
 
-/* The control thread calls failed() and query(), which must not block. */
+/* The control thread calls failed(), died() and query(), which must not block.
+ */
 struct control_events {
 	/* Rank `culprit` died or aborted (status DICOMM_ERR_REMOTE), or
 	 * reported a failure that concerns all ranks (its status). `text` says
@@ -20,6 +21,9 @@ struct control_events {
 	 * one. */
 	void (*failed)(void *ctx, dicomm_result_t status, int culprit,
 		       const char *text);
+	/* Called instead of failed() if rank `culprit` is gone, not if it, or
+	 * another rank about it, has reported a failure. May be NULL. */
+	void (*died)(void *ctx, int culprit, const char *text);
 	/* Rank `peer` asks which operation this rank called as number `number`
 	 * of that class. For point to point, `peer` is also the other end of
 	 * the operation. Writes one line of text ("allreduce count 10 float32

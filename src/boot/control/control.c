@@ -121,7 +121,9 @@ static void run_notice(struct loop_call *call)
 
 	if (!c->closing) {
 		loop_unlock();
-		if (n->kind == NOTICE_FAILED && e->failed)
+		if (n->kind == NOTICE_FAILED && n->gone && e->died)
+			e->died(e->ctx, n->rank, n->text);
+		else if (n->kind == NOTICE_FAILED && e->failed)
 			e->failed(e->ctx, n->status, n->rank, n->text);
 		if (n->kind == NOTICE_QUERY && e->query)
 			known = e->query(e->ctx, n->rank, n->class, n->number,

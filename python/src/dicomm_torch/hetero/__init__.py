@@ -12,9 +12,10 @@ from .comparison import compare, compare_ranks
 from .failures import StageError
 from .layers import Attention, ColumnLinear, FeedForward, RowLinear, build_all
 from .plan import Plan, PlanError, read_plan
+from .profile import Profile
 from .trainer import Trainer
 
 __all__ = [
-    "Attention", "ColumnLinear", "FeedForward", "Plan", "PlanError",
+    "Attention", "ColumnLinear", "FeedForward", "Plan", "PlanError", "Profile",
     "RowLinear", "StageError", "Trainer", "build_all", "compare",
     "compare_ranks", "read_plan"]

@@ -46,7 +46,8 @@ class PipelinePlan:
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """All pipelines. global_batch is in sequences, of `sequence` tokens; zero
-    is the stage of ZeRO, 0 for none."""
+    is the stage of ZeRO, 0 for none; ahead is described in
+    schedule.passes()."""
 
     pipelines: typing.Tuple[PipelinePlan, ...]
     schedule: str
@@ -54,6 +55,7 @@ class Plan:
     sequence: int
     zero: int
     file: str
+    ahead: int = 0
 
     @property
     def layers(self):
@@ -168,7 +170,8 @@ class _Reader:
         return Plan(
             tuple(pipelines), schedule, batch,
             self.number(table, "sequence", "", 1),
-            self.number(table, "zero", "", 0, 0), self.file)
+            self.number(table, "zero", "", 0, 0), self.file,
+            self.number(table, "ahead", "", 0, 0))
 
 
 def read_plan(file):

@@ -29,7 +29,8 @@ class Trainer:
 
     weights is "tokens" for the mean over the global batch, or "equal" for the
     mean over the means of the pipelines, which is something else where their
-    parts of the batch differ. ahead is described in schedule.passes(). way is
+    parts of the batch differ. ahead is described in schedule.passes(), and
+    that of the plan if it is None. way is
     one of the library's redistribution. grace_s: see failures.Inquest.
 
     All ranks of the group (the default one, of the backend "dicomm") make it
@@ -39,9 +40,10 @@ class Trainer:
 
     def __init__(self, plan, layers, loss, activation, dtype=torch.float32,
                  group=None, seed=0, weights="tokens", asynchronous=True,
-                 ahead=0, way="auto", grace_s=5.0):
+                 ahead=None, way="auto", grace_s=5.0):
         if weights not in ("tokens", "equal"):
             raise ValueError(f"weights {weights!r}: wanted tokens or equal")
+        ahead = plan.ahead if ahead is None else ahead
         if ahead < 0:
             raise ValueError(f"ahead {ahead}: wanted 0 or more")
         group = group or dist.group.WORLD
