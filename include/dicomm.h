@@ -107,12 +107,24 @@
  * text names the rank, the operation and the peer, and if that waits for
  * another rank itself, the rank that holds up all of them.
  *
- * Threads. One call at a time on one communicator handle and what belongs to
- * it, by any thread; handles are independent of each other. From any thread at
- * any time: dicomm_comm_abort(), dicomm_comm_set_timeout(),
- * dicomm_comm_get_async_error(),
- * dicomm_get_last_error(), the queries of a communicator (count to explain),
- * and all functions that take none, of dicomm_comm_init_env() one at a time.
+ * Threads. Several threads may call collectives, sends and receives on one
+ * communicator of host ranks: blocking, in groups and on host streams. Such
+ * calls take effect in the order in which they enter, and progress together:
+ * none waits for another one to return. So all ranks call the collectives of a
+ * communicator in the same order, whichever threads call them; sends and
+ * receives match by peer and tag in the order of their calls. A group belongs
+ * to its thread, and its operations enter together at dicomm_group_end(). Each
+ * call returns its own result; what breaks the communicator ends the calls of
+ * all threads.
+ * One-sided operations, operations on ranks of a device, and the other
+ * functions that take a communicator: one call at a time on one handle and what
+ * belongs to it, by any thread. dicomm_comm_finalize() and
+ * dicomm_comm_destroy() wait for operations of other threads that are under
+ * way; none may begin later. Handles are independent of each other. From any
+ * thread at any time: dicomm_comm_abort(), dicomm_comm_set_timeout(),
+ * dicomm_comm_get_async_error(), dicomm_get_last_error(), the queries of a
+ * communicator (count to explain), and all functions that take none, of
+ * dicomm_comm_init_env() one at a time.
  *
  * Fork. In a child of fork() the communicators and host streams of its parent
  * are refused with ERR_INVALID_USAGE, and no group is open; the parent does not
@@ -1132,7 +1144,8 @@ dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm);
  *
  * Order: as dicomm_comm_finalize(), if that was not called.
  *
- * Threads: no other call on this communicator may run, or come later.
+ * Threads: no other call on this communicator may come later. It waits for
+ * operations of other threads that are under way.
  *
  * @param comm  communicator; NULL does nothing
  *
@@ -1599,7 +1612,8 @@ dicomm_result_t dicomm_group_end(void);
  * type, op and root, in the same order as its other collectives. Sends and
  * receives of a pair match in call order, independent of collectives.
  *
- * Threads. One call at a time per communicator.
+ * Threads. On host ranks any, also several at a time; on ranks of a device one
+ * call at a time per communicator. See Threads at the beginning.
  *
  * Result. "Done" below means: with stream NULL on a host rank the operation is
  * complete; with a stream it is queued, and a later failure shows in

@@ -155,6 +155,7 @@ repeated(enum coll coll, const void *send, void *recv, size_t count,
 	 dicomm_result_t *status)
 {
 	const struct prepared *prep;
+	bool done;
 
 	if (!comm_usable(comm) || stream || group_open() ||
 	    atomic_load_explicit(&comm->queued, memory_order_acquire))
@@ -162,11 +163,15 @@ repeated(enum coll coll, const void *send, void *recv, size_t count,
 	/* A prepared call may outlive the operator; see redop.c. */
 	if (__builtin_expect(op >= 0x100, 0) && !comm_created_op(comm, op))
 		return false;
+	if (__builtin_expect(comm_enter(comm) != COMM_ENTERED, 0))
+		return false;
 	prep = prepared_quick(comm, coll, send, recv, count, type, op, root);
-	return prep &&
+	done = prep &&
 	       host_access_quick(send, prep->send_bytes, recv,
 				 prep->recv_bytes) &&
 	       fast_path_run(comm, prep, send, recv, status);
+	comm_leave(comm);
+	return done;
 }
 
 static inline dicomm_result_t

@@ -79,9 +79,12 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 			    "communicator",
 			    (int)op);
 	c->used = false;
-	/* The progress thread may use the cached calls now. Leave them; they
-	 * age out. */
-	if (!atomic_load_explicit(&comm->queued, memory_order_acquire))
+	/* Another thread may use the cached calls now. Leave them; they age
+	 * out. */
+	if (!atomic_load_explicit(&comm->queued, memory_order_acquire) &&
+	    comm_enter(comm) == COMM_ENTERED) {
 		prepare_forget_op(comm, op);
+		comm_leave(comm);
+	}
 	return DICOMM_SUCCESS;
 }

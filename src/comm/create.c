@@ -180,6 +180,7 @@ void comm_free(struct dicomm_comm *comm)
 	comm_mem_free(comm, comm->bounce_buffers.memory,
 		      &comm->bounce_buffers.handles);
 	engine_free_spare(comm);
+	free(comm->place);
 	tagged_free(comm);
 	if (comm->service)
 		comm->service->free(comm);

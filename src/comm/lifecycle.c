@@ -453,7 +453,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 	dicomm_result_t status;
 
 	/* Bounded, because the operations are. */
-	while (atomic_load(&comm->queued))
+	while (comm_is_used(comm))
 		usleep(50);
 	cross_progress_remove(comm);
 	status = fault_is(comm) ? fault_report(comm) : deliver_all(comm);

@@ -34,8 +34,6 @@
 #define SPIN_SHARED 30
 /* If all other ranks are beyond a network, each poll is a system call. */
 #define SPIN_FAR 50
-/* Polls in one go, by a thread that waits for the control plane */
-#define POLLS_WAITING 8
 
 static void on_failed(void *ctx, dicomm_result_t status, int culprit,
 		      const char *text)
@@ -105,22 +103,11 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 }
 
 /* Progress while this thread waits for the control plane. A rank that is not
- * that far yet may wait for a message or a credit that a NIC has lost. If
- * operations are queued, the progress thread does this. */
-static void poll_own(struct dicomm_comm *comm)
-{
-	if (atomic_load_explicit(&comm->queued, memory_order_acquire))
-		return;
-	comm_enter_one(comm);
-	for (int i = 0; i < POLLS_WAITING && !fault_is(comm); i++)
-		comm_poll(comm);
-	comm_leave_one(comm);
-}
-
-/* It may also wait for something in another communicator. */
+ * that far yet may wait for a message or a credit that a NIC has lost. This one
+ * may also wait for something in another communicator. */
 static void on_waiting(void *ctx)
 {
-	poll_own(ctx);
+	cross_progress_poll_one(ctx);
 	cross_progress_poll();
 }
 

@@ -8,6 +8,7 @@
  * otherwise it is the progress thread (host_stream.c). While neither is in the
  * data path, a thread that waits in another communicator may borrow it for a
  * moment (cross_progress.c). Any thread may call the functions of fault.h.
+ * Several threads may make calls: share.h.
  */
 #ifndef DICOMM_CORE_COMM_H
 #define DICOMM_CORE_COMM_H
@@ -113,7 +114,8 @@ struct pending_death {
 _Static_assert(sizeof(struct pending_death) % 64 == 0, "whole cache lines");
 
 struct fault {
-	/* DICOMM_SUCCESS, COMM_BORROWED or COMM_PENDING while the communicator
+	/* DICOMM_SUCCESS, COMM_BORROWED, COMM_SHARED or COMM_PENDING while the
+	 * communicator
 	 * works. */
 	_Atomic int status;
 	pthread_mutex_t lock;
@@ -139,11 +141,15 @@ struct comm_service {
 struct dicomm_comm {
 	uint64_t magic;
 	/* Every call reads the following fields. */
-	/* __builtin_thread_pointer() of the thread that entered last */
+	/* __builtin_thread_pointer() of the first thread that entered: while no
+	 * other one has called, it enters by a store to `inside`. */
 	_Atomic(void *) owner;
-	/* 1 while a thread is in the data path; in a group, the number of its
-	 * calls. fault_wait() waits until it is 0. */
+	/* 1 while that thread is in the data path. fault_wait() waits until it
+	 * is 0. */
 	_Atomic int inside;
+	/* Once the communicator is shared: the thread in the data path. */
+	_Atomic(void *) holder;
+	int calls; /* calls of its group that the thread inside has left */
 	_Atomic int queued; /* operations that the progress thread has */
 	struct fault fault;
 	int rank, ranks;
@@ -227,8 +233,13 @@ struct dicomm_comm {
 	/* Kept between operations. */
 	struct scratch scratch;
 	struct bounce_buffers bounce_buffers;
-	struct operation *last_collective;  /* the last one that is queued */
-	struct operation *spare;            /* a list of operations to reuse */
+	struct operation *last_collective; /* the last one that is queued */
+	struct operation *spare;           /* a list of operations to reuse */
+	/* See share.h: who may use the data path now; how often the progress
+	 * thread has given it back; place of a fast call in its queue */
+	_Atomic int lent; /* enum comm_lent */
+	_Atomic unsigned returns;
+	struct operation *place;
 	struct tagged *tagged;              /* NULL until a tag is used */
 	const struct comm_service *service; /* NULL: none */
 	uint64_t service_moves;             /* polls of it that moved */
@@ -345,11 +356,14 @@ dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
-/* The value of fault.status while another thread polls the transports of this
- * communicator (cross_progress.c). It is negative; faults are positive. */
+/* Values of fault.status of a communicator that works; faults are positive.
+ * Borrowed: another thread polls its transports (cross_progress.c). Shared:
+ * several threads have called, so each one enters by comm_enter_slow(). */
 #define COMM_BORROWED (-1)
-/* ... and after the death of a rank, until it breaks the communicator. */
-#define COMM_PENDING (-2)
+#define COMM_SHARED (-2)
+/* A rank has died, which has not broken the communicator yet; it is not shared.
+ */
+#define COMM_PENDING (-3)
 
 static inline bool fault_is(const struct dicomm_comm *comm)
 {
@@ -357,28 +371,42 @@ static inline bool fault_is(const struct dicomm_comm *comm)
 	       DICOMM_SUCCESS;
 }
 
+/* Returns true if a rank has died, and has not broken the communicator yet. */
 static inline bool fault_is_pending(const struct dicomm_comm *comm)
 {
-	return atomic_load_explicit(&comm->fault.status,
-				    memory_order_relaxed) == COMM_PENDING;
+	return atomic_load_explicit(&comm->fault.pending.since_ns,
+				    memory_order_relaxed) &&
+	       !fault_is(comm);
 }
 
-/* Waits while the communicator is borrowed. If a death is pending, lets the
- * first call in, and others for PENDING_NS; later ones break the communicator.
- * Returns false if it is broken. */
-bool comm_enter_slow(struct dicomm_comm *comm);
+enum comm_entry {
+	COMM_ENTERED, /* to be left */
+	COMM_BROKEN,  /* not entered */
+	/* Not entered: a call of another thread is under way. Hand this one to
+	 * the progress thread. */
+	COMM_BUSY
+};
+
+/* In share.c */
+enum comm_entry comm_enter_slow(struct dicomm_comm *comm);
+/* In fault.c. If a death is pending, lets the first call begin, and others for
+ * PENDING_NS; later ones break the communicator. Returns false if it is broken.
+ */
+bool comm_may_begin(struct dicomm_comm *comm);
 
 /*
- * comm_enter() enters the data path and returns false if the communicator is
- * broken; comm_leave() leaves it. The entering thread stores `inside` and then
- * loads the fault, which needs a fence in between. The thread that raises a
- * fault provides it: its fence_all() puts a fence into every thread by
- * membarrier(2), so a call pays nothing for it.
+ * comm_enter() enters the data path, comm_leave() leaves it. The entering
+ * thread stores `inside` and then loads the status, which needs a fence in
+ * between. The thread that changes the status provides it: its fence_all() puts
+ * a fence into every thread by membarrier(2), so a call pays nothing for it.
  */
-static inline bool comm_enter(struct dicomm_comm *comm)
+static inline enum comm_entry comm_enter(struct dicomm_comm *comm)
 {
-	atomic_store_explicit(&comm->owner, __builtin_thread_pointer(),
-			      memory_order_relaxed);
+	if (__builtin_expect(
+		    atomic_load_explicit(&comm->owner, memory_order_relaxed) !=
+			    __builtin_thread_pointer(),
+		    0))
+		return comm_enter_slow(comm);
 	atomic_store_explicit(&comm->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&fence_needed, memory_order_acquire))
@@ -389,7 +417,7 @@ static inline bool comm_enter(struct dicomm_comm *comm)
 						  memory_order_acquire) ==
 				     DICOMM_SUCCESS,
 			     1))
-		return true;
+		return COMM_ENTERED;
 	return comm_enter_slow(comm);
 }
 
@@ -397,31 +425,50 @@ static inline bool comm_enter(struct dicomm_comm *comm)
  * handler asks, or a function of the user that the library has called. */
 static inline bool comm_is_inside(struct dicomm_comm *comm)
 {
-	return atomic_load(&comm->inside) &&
-	       atomic_load(&comm->owner) == __builtin_thread_pointer();
+	void *me = __builtin_thread_pointer();
+
+	return atomic_load(&comm->holder) == me ||
+	       (atomic_load(&comm->inside) && atomic_load(&comm->owner) == me);
+}
+
+/* Is a thread in the data path, or anything queued? */
+static inline bool comm_is_used(const struct dicomm_comm *comm)
+{
+	return atomic_load(&comm->inside) || atomic_load(&comm->holder) ||
+	       atomic_load(&comm->queued);
 }
 
 static inline void comm_leave(struct dicomm_comm *comm)
 {
-	atomic_store_explicit(&comm->inside, 0, memory_order_release);
+	if (__builtin_expect(
+		    atomic_load_explicit(&comm->holder, memory_order_relaxed) !=
+			    __builtin_thread_pointer(),
+		    1))
+		atomic_store_explicit(&comm->inside, 0, memory_order_release);
+	else
+		atomic_store_explicit(&comm->holder, NULL,
+				      memory_order_release);
 }
 
 /* As above, for each call of a group, in any order. The last call to leave also
  * leaves the data path. */
-static inline void comm_enter_one(struct dicomm_comm *comm)
+static inline enum comm_entry comm_enter_one(struct dicomm_comm *comm)
 {
-	int n = atomic_load_explicit(&comm->inside, memory_order_relaxed);
+	enum comm_entry entry = COMM_ENTERED;
 
-	if (!n)
-		comm_enter(comm);
-	atomic_store_explicit(&comm->inside, n + 1, memory_order_relaxed);
+	if (!comm_is_inside(comm)) {
+		entry = comm_enter(comm);
+		if (entry == COMM_ENTERED)
+			comm->calls = 0;
+	}
+	comm->calls += entry == COMM_ENTERED;
+	return entry;
 }
 
 static inline void comm_leave_one(struct dicomm_comm *comm)
 {
-	int n = atomic_load_explicit(&comm->inside, memory_order_relaxed);
-
-	atomic_store_explicit(&comm->inside, n - 1, memory_order_release);
+	if (!--comm->calls)
+		comm_leave(comm);
 }
 
 /* Returns true if calls may use the handle. */

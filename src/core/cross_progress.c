@@ -19,6 +19,7 @@
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/core/paths.h"
+#include "src/core/share.h"
 
 /* Polls of one communicator before the next one gets its turn. */
 #define POLLS 8
@@ -82,8 +83,26 @@ void cross_progress_remove(struct dicomm_comm *comm)
 
 static bool is_used(const struct dicomm_comm *comm)
 {
-	return atomic_load_explicit(&comm->inside, memory_order_acquire) ||
-	       atomic_load_explicit(&comm->queued, memory_order_acquire);
+	return atomic_load(&comm->inside) || atomic_load(&comm->queued);
+}
+
+/* Returns true if this thread has the data path now. If other threads come
+ * meanwhile, they wait. */
+static bool borrow(struct dicomm_comm *comm)
+{
+	int was = DICOMM_SUCCESS;
+	void *nobody = NULL;
+
+	if (is_used(comm))
+		return false;
+	if (atomic_load(&comm->fault.status) == COMM_SHARED)
+		return atomic_compare_exchange_strong(&comm->holder, &nobody,
+						      SHARE_POLLER);
+	if (!atomic_compare_exchange_strong(&comm->fault.status, &was,
+					    COMM_BORROWED))
+		return false;
+	fence_all();
+	return true;
 }
 
 /* Restores the status, unless the communicator has broken meanwhile. */
@@ -91,6 +110,10 @@ static void give_back(struct dicomm_comm *comm)
 {
 	int was = COMM_BORROWED;
 
+	if (atomic_load(&comm->holder) == SHARE_POLLER) {
+		atomic_store(&comm->holder, NULL);
+		return;
+	}
 	atomic_compare_exchange_strong(&comm->fault.status, &was,
 				       DICOMM_SUCCESS);
 	/* fault_died() could not say so meanwhile. */
@@ -103,14 +126,11 @@ static void give_back(struct dicomm_comm *comm)
 /* Returns true if its service has moved something. */
 static bool poll_one(struct dicomm_comm *comm)
 {
-	int was = DICOMM_SUCCESS;
 	uint64_t moves;
 	bool moved;
 
-	if (is_used(comm) || !atomic_compare_exchange_strong(
-				     &comm->fault.status, &was, COMM_BORROWED))
+	if (!borrow(comm))
 		return false;
-	fence_all();
 	if (is_used(comm)) {
 		give_back(comm);
 		return false;
@@ -131,6 +151,16 @@ void cross_progress_poll(void)
 	polling = true;
 	for (struct dicomm_comm *c = first; c; c = c->other)
 		poll_one(c);
+	polling = false;
+	pthread_mutex_unlock(&lock);
+}
+
+void cross_progress_poll_one(struct dicomm_comm *comm)
+{
+	if (pthread_mutex_trylock(&lock))
+		return;
+	polling = true;
+	poll_one(comm);
 	polling = false;
 	pthread_mutex_unlock(&lock);
 }

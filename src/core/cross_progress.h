@@ -20,6 +20,8 @@ void cross_progress_remove(struct dicomm_comm *comm);
 /* Polls all idle communicators, each a few times. Called by a thread that has
  * waited for long. It takes locks, but never waits for one. */
 void cross_progress_poll(void);
+/* Polls that one, if it is idle, whether it was added or not. */
+void cross_progress_poll_one(struct dicomm_comm *comm);
 /* Waits until no thread is polling. */
 void cross_progress_wait(void);
 /* Called in a child of fork(): forgets the communicators of the parent. */

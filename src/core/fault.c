@@ -123,7 +123,8 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 }
 
 /* The fault.status of a communicator that is borrowed at the moment changes
- * when it is given back (cross_progress.c). */
+ * when it is given back (cross_progress.c); of one that is shared it stays, for
+ * its threads enter by comm_enter_slow() anyway. */
 static void make_pending(struct dicomm_comm *comm, int rank, const char *text)
 {
 	struct pending_death *pending = &comm->fault.pending;
@@ -131,8 +132,7 @@ static void make_pending(struct dicomm_comm *comm, int rank, const char *text)
 
 	pending->rank = rank;
 	snprintf(pending->text, sizeof(pending->text), "%s", text);
-	atomic_store(&pending->used, atomic_load(&comm->inside) > 0 ||
-					     atomic_load(&comm->queued) > 0);
+	atomic_store(&pending->used, comm_is_used(comm));
 	atomic_store(&pending->since_ns, clock_ns());
 	atomic_compare_exchange_strong(&comm->fault.status, &was, COMM_PENDING);
 }
@@ -179,8 +179,7 @@ dicomm_result_t fault_settle(struct dicomm_comm *comm)
 
 bool fault_pends_idle(const struct dicomm_comm *comm)
 {
-	return fault_is_pending(comm) && !atomic_load(&comm->inside) &&
-	       !atomic_load(&comm->queued);
+	return fault_is_pending(comm) && !comm_is_used(comm);
 }
 
 void fault_mark_abort(struct dicomm_comm *comm)
@@ -361,39 +360,25 @@ void fault_wait(struct dicomm_comm *comm)
 {
 	fence_all();
 	cross_progress_wait();
-	while (atomic_load_explicit(&comm->inside, memory_order_acquire) ||
-	       atomic_load_explicit(&comm->queued, memory_order_acquire))
+	while (comm_is_used(comm))
 		sched_yield();
 }
 
 /* A death is pending. This rank may be several calls behind the one that has
  * ended. The calls of a group, or those that are queued together, count as
  * one. */
-static bool enter_pending(struct dicomm_comm *comm)
+bool comm_may_begin(struct dicomm_comm *comm)
 {
 	struct pending_death *pending = &comm->fault.pending;
 
-	if (!atomic_exchange(&pending->used, true) ||
+	if (fault_is(comm))
+		return false;
+	if (!atomic_load(&pending->since_ns) ||
+	    !atomic_exchange(&pending->used, true) ||
 	    atomic_load(&comm->queued) > 1 ||
 	    clock_ns() - atomic_load(&pending->since_ns) < PENDING_NS)
 		return true;
 	return fault_settle(comm) == DICOMM_SUCCESS;
-}
-
-bool comm_enter_slow(struct dicomm_comm *comm)
-{
-	int status;
-
-	/* Orders the loads below after the store that made this thread a
-	 * user. */
-	atomic_thread_fence(memory_order_seq_cst);
-	while ((status = atomic_load_explicit(&comm->fault.status,
-					      memory_order_acquire)) ==
-	       COMM_BORROWED)
-		sched_yield();
-	if (status == COMM_PENDING)
-		return enter_pending(comm);
-	return status == DICOMM_SUCCESS;
 }
 
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)

@@ -14,6 +14,7 @@
 #include "src/core/member.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
+#include "src/core/share.h"
 #include "src/core/wait_chain.h"
 
 /* Shorter waits do not read the clock. */
@@ -351,7 +352,8 @@ static dicomm_result_t time_out(const struct wait_for *f, uint64_t waited_ms)
  * than time: the process may have been suspended. */
 static bool waits_for_itself(struct waiter *w, const struct wait_for *f)
 {
-	return f->alone && f->peer == f->comm->rank && ++w->own >= OWN_LOOKS;
+	return f->alone && !share_is(f->comm) && f->peer == f->comm->rank &&
+	       ++w->own >= OWN_LOOKS;
 }
 
 static bool is_due(struct waiter *w, uint64_t now)
@@ -515,6 +517,15 @@ static void nap(const struct wait_for *f, uint64_t waited_ns)
 		w->transport->wait(w->device, rest_us(f, waited_ns));
 }
 
+/* The same for a thread that others of this process need: it lends the data
+ * path meanwhile. */
+static void nap_lending(const struct wait_for *f, uint64_t waited_ns)
+{
+	uint64_t us = waited_ns / 1000 / REST_SHARE;
+
+	share_lend(f->comm, us < REST_US ? (unsigned)us : REST_US);
+}
+
 bool wait_is_due(struct waiter *w)
 {
 	return is_due(w, clock_ns());
@@ -536,9 +547,12 @@ static dicomm_result_t trouble(struct waiter *w, const struct wait_for *f)
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 {
 	uint64_t now;
+	bool due, lends = f->lends && share_is(f->comm);
+	bool alone = f->alone && !lends;
 	unsigned spin;
-	bool due;
 
+	if (lends && share_is_wanted(f->comm))
+		share_lend(f->comm, 0);
 	comm_poll(f->comm);
 	spin = wait_spin(f->comm);
 	if (++w->polls < spin) {
@@ -548,16 +562,19 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 	}
 	if (is_troubled(f->comm))
 		TRY(trouble(w, f));
-	rest(f->comm, f->alone);
+	rest(f->comm, alone);
 	if ((w->polls - spin) % YIELDS_PER_CHECK)
 		return DICOMM_SUCCESS;
 	now = clock_ns();
 	due = is_due(w, now);
 	if (now - w->since_ns > NAP_AFTER_NS) {
-		nap(f, now - w->since_ns);
+		if (lends)
+			nap_lending(f, now - w->since_ns);
+		else
+			nap(f, now - w->since_ns);
 		/* Sleep after each poll from now on, unless another thread may
 		 * need the communicator. */
-		w->polls -= f->alone ? 1 : YIELDS_PER_CHECK - 1;
+		w->polls -= alone ? 1 : YIELDS_PER_CHECK - 1;
 	}
 	if (!due)
 		return DICOMM_SUCCESS;

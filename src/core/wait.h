@@ -38,6 +38,9 @@ struct wait_for {
 	int peer; /* -1: no particular rank */
 	bool sending;
 	bool alone; /* no other work needs this thread */
+	/* This thread makes the call itself, and may lend the data path
+	 * meanwhile; see share.h. */
+	bool lends;
 };
 
 /* To be called after each poll without progress. Polls the transports; every

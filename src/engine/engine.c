@@ -17,6 +17,7 @@
 #include "src/core/paths.h"
 #include "src/core/connect.h"
 #include "src/core/memory.h"
+#include "src/core/share.h"
 
 /* Steps that one operation starts in a turn, so that others get theirs */
 #define TURN_BUDGET 64
@@ -69,9 +70,10 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	}
 }
 
-bool engine_wait(struct waiter *w, struct operation *op, bool alone)
+static bool wait_for(struct waiter *w, struct operation *op, bool alone,
+		     bool lends)
 {
-	struct wait_for f = {.comm = op->comm, .alone = alone};
+	struct wait_for f = {.comm = op->comm, .alone = alone, .lends = lends};
 	uint64_t checked_ns = w->checked_ns;
 
 	/* Only the slow part checks which rank is late. */
@@ -79,6 +81,11 @@ bool engine_wait(struct waiter *w, struct operation *op, bool alone)
 		blocked_on(op, &f);
 	wait_more(w, &f);
 	return w->checked_ns != checked_ns;
+}
+
+bool engine_wait(struct waiter *w, struct operation *op, bool alone)
+{
+	return wait_for(w, op, alone, false);
 }
 
 /* To ask a peer that does not answer takes time. The next look skips it and
@@ -172,6 +179,20 @@ static void dequeue(struct operation *op)
 		*last = op->before;
 	op->before = op->after = NULL;
 	op->done = true;
+}
+
+void engine_hold_place(struct operation *op)
+{
+	op->done = false;
+	op->prep->users++; /* no trim frees it */
+	enqueue(op);
+}
+
+void engine_give_place(struct operation *op)
+{
+	dequeue(op);
+	prepare_put(op->prep);
+	op->prep = NULL;
 }
 
 /* Give the operation its place in the order of its queue. */
@@ -558,6 +579,20 @@ static void finish(struct operation **at)
 	engine_leave(comm);
 }
 
+/* The progress thread may have operations of these communicators. */
+static void lend_all(struct operation *const *ops, size_t n)
+{
+	const struct dicomm_comm *last = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!ops[i] || ops[i]->comm == last)
+			continue;
+		last = ops[i]->comm;
+		if (share_is_wanted(last))
+			share_lend(ops[i]->comm, 0);
+	}
+}
+
 dicomm_result_t engine_run(struct operation **ops, size_t n)
 {
 	bool alone = are_alone(ops, n);
@@ -599,12 +634,16 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 		}
 		if (moved || !waiting) {
 			wait_moved(&w);
+			if (left)
+				lend_all(ops + low, n - low);
 			continue;
 		}
 		for (size_t i = low; i < n && !alone; i++)
 			if (ops[i] && ops[i]->comm != waiting->comm)
 				comm_poll(ops[i]->comm);
-		more = engine_wait(&w, waiting, alone);
+		if (!alone)
+			lend_all(ops + low, n - low);
+		more = wait_for(&w, waiting, alone, true);
 		for (size_t i = low; i < n && more; i++)
 			if (ops[i] && ops[i] != waiting && !ops[i]->before)
 				more = engine_watch(&w, ops[i]);
@@ -629,10 +668,16 @@ dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call)
 	struct operation *op;
 	dicomm_result_t status;
 
-	if (comm_enter(comm))
-		status = engine_prepare(comm, call, &op);
-	else
-		status = fault_report(comm);
+	switch (comm_enter(comm)) {
+	case COMM_BUSY:
+		return DICOMM_AGAIN;
+	case COMM_BROKEN:
+		return fault_report(comm);
+	case COMM_ENTERED:
+		break;
+	}
+	comm->calls = 1;
+	status = engine_prepare(comm, call, &op);
 	if (status == DICOMM_SUCCESS)
 		return engine_run(&op, 1);
 	engine_leave(comm);

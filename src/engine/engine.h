@@ -12,8 +12,8 @@
 #include "src/core/operation.h"
 #include "src/engine/prepared.h"
 
-/* Runs one blocking call. No other operation of the communicator may be in
- * flight. */
+/* Runs one blocking call. DICOMM_AGAIN: nothing has happened, since another
+ * thread is inside the communicator. */
 dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call);
 
 /* Makes an operation of a call and appends it to its queue. The caller must run
@@ -43,6 +43,10 @@ void engine_free_spare(struct dicomm_comm *comm);
  * that returns false because its time is used up. A failure becomes the fault
  * of the communicator. */
 bool engine_wait(struct waiter *w, struct operation *op, bool alone);
+/* For a call that this thread runs on the fast path and is about to lend the
+ * data path: op takes its place in its queue, and gives it up. */
+void engine_hold_place(struct operation *op);
+void engine_give_place(struct operation *op);
 bool engine_watch(const struct waiter *w, struct operation *op);
 /* Does the same checks for an operation that waits while this thread checks
  * another one. Returns true if they were due. */

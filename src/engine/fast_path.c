@@ -18,6 +18,7 @@
 #include "src/engine/step.h"
 #include "src/core/fault.h"
 #include "src/core/connect.h"
+#include "src/core/share.h"
 
 /* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
@@ -42,17 +43,43 @@ static struct call fast_call(const struct fast_steps *r)
 			     .count = r->prep->key.count};
 }
 
+/* Calls of other threads that the engine runs while this one waits come after
+ * it, if they are of its queue. */
+static dicomm_result_t hold_place(const struct fast_steps *r)
+{
+	struct operation *op = r->comm->place;
+
+	if (!op)
+		op = r->comm->place = calloc(1, sizeof(*op));
+	if (!op)
+		return fault_own(r->comm,
+				 FAIL(DICOMM_ERR_NO_MEMORY,
+				      "no memory for calls of several threads"),
+				 -1);
+	if (op->prep)
+		return DICOMM_SUCCESS;
+	op->comm = r->comm;
+	op->call = fast_call(r);
+	op->prep = (struct prepared *)(uintptr_t)r->prep;
+	op->number = r->number;
+	engine_hold_place(op);
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t fast_wait(const struct fast_steps *r,
 				 const struct fast_step *s, struct waiter *w)
 {
 	struct call call = fast_call(r);
 	struct wait_for f = {.comm = r->comm,
 			     .alone = true,
+			     .lends = share_is(r->comm),
 			     .call = &call,
 			     .number = r->number,
 			     .peer = s->peer->rank,
 			     .sending = s->kind == STEP_SEND};
 
+	if (f.lends)
+		TRY(hold_place(r));
 	return wait_more(w, &f);
 }
 
@@ -214,16 +241,22 @@ static dicomm_result_t fast_read(const struct fast_steps *r,
 				 const struct tp_ref *ref, uint64_t at,
 				 uint8_t *dst, uint64_t *len, const void **src)
 {
+	static const struct operation fast;
 	enum tp_class c = r->prep->class;
 	struct waiter w = {0};
-	struct bounce_buffer *bounce;
+	struct bounce_buffer *bounce = NULL;
 	dicomm_result_t status;
 	void *to = dst;
 
 	if (s->kind == STEP_RECV_REDUCE || s->peer->limits.needs_mem_reg) {
-		status = step_bounce(r->comm, &bounce);
+		/* The operations of other threads may have them all. */
+		while ((status = step_bounce(r->comm, &bounce)) ==
+			       DICOMM_SUCCESS &&
+		       !bounce)
+			TRY(fast_wait(r, s, &w));
 		if (status != DICOMM_SUCCESS)
 			return fast_fail(r, s, status);
+		bounce->op = &fast;
 		to = bounce->at;
 		if (*len > r->comm->slot_bytes)
 			*len = r->comm->slot_bytes;
@@ -235,6 +268,9 @@ static dicomm_result_t fast_read(const struct fast_steps *r,
 	       (status = s->peer->transport->read_status(s->tp, c, seq)) ==
 		       DICOMM_IN_PROGRESS)
 		TRY(fast_wait(r, s, &w));
+	/* This thread takes the bytes before it lends the data path again. */
+	if (bounce)
+		bounce->op = NULL;
 	*src = to;
 	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
@@ -445,7 +481,8 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 
 		channel->out_base += prep->pairs[i].out * prep->slices;
 		channel->in_base += prep->pairs[i].in * prep->slices;
-		if (message_done(channel) == channel->in_base)
+		/* More: another thread receives from there. */
+		if (message_done(channel) >= channel->in_base)
 			continue;
 		message_set_done(channel, channel->in_base);
 		if (channel->in.lines)
@@ -504,13 +541,11 @@ bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 		return false;
 	if (refer ? !prep->may_refer : prep->slices > 1 && prep->fast_sent)
 		return false;
-	if (comm_enter(comm))
-		*status = fast_run(comm, prep, buffers, refer);
-	else
-		*status = fault_report(comm);
+	*status = fast_run(comm, prep, buffers, refer);
+	if (__builtin_expect(comm->place != NULL, 0) && comm->place->prep)
+		engine_give_place(comm->place);
 	/* From here on, nobody may read the call's buffers. */
 	if (__builtin_expect(refer && *status != DICOMM_SUCCESS, 0))
 		fault_stop_transports(comm);
-	comm_leave(comm);
 	return true;
 }

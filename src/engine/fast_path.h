@@ -5,8 +5,9 @@
 
 #include "src/engine/prepared.h"
 
-/* Runs a call that prepared_quick() has found. Returns false if nothing has
- * happened, so that the engine must run it. */
+/* Runs a call that prepared_quick() has found, of a thread that has entered the
+ * communicator. Returns false if nothing has happened, so that the engine must
+ * run it. */
 bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 		   const void *send, void *recv, dicomm_result_t *status);
 

@@ -180,8 +180,10 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 	if (__builtin_expect(
 		    !group.depth && !stream && !comm->dev && idle(comm), 1)) {
 		status = engine_call(comm, call);
-		free(counts);
-		return status;
+		if (status != DICOMM_AGAIN) {
+			free(counts);
+			return status;
+		}
 	}
 	item = (struct item){.comm = comm,
 			     .call = *call,
@@ -197,8 +199,30 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 	return submit(&item, 1);
 }
 
+/* Enter all communicators before any is left: a communicator that was left may
+ * be freed. *status is the fault of the first one that is broken. Returns false
+ * if another thread is inside one. */
+static bool enter_all(struct item *items, size_t n, dicomm_result_t *status)
+{
+	for (size_t i = 0; i < n; i++) {
+		enum comm_entry entry = comm_enter_one(items[i].comm);
+
+		items[i].entered = entry == COMM_ENTERED;
+		if (entry == COMM_BROKEN && *status == DICOMM_SUCCESS)
+			*status = fault_report(items[i].comm);
+		if (entry != COMM_BUSY)
+			continue;
+		while (i--)
+			if (items[i].entered)
+				comm_leave_one(items[i].comm);
+		return false;
+	}
+	return true;
+}
+
 /* Run a group's calls in this thread, if all are blocking and no other thread
- * drives their communicators. */
+ * drives their communicators. DICOMM_AGAIN: one does, and nothing has
+ * happened. */
 static dicomm_result_t run_here(struct item *items, size_t nitems)
 {
 	struct operation **ops = calloc(nitems, sizeof(*ops));
@@ -208,13 +232,15 @@ static dicomm_result_t run_here(struct item *items, size_t nitems)
 	if (!ops)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "group: no memory for %zu operations", nitems);
-	/* Enter all communicators, and prepare all calls, before any is left: a
-	 * communicator that was left may be freed. */
-	for (size_t i = 0; i < nitems; i++)
-		comm_enter_one(items[i].comm);
+	if (!enter_all(items, nitems, &status)) {
+		free(ops);
+		return DICOMM_AGAIN;
+	}
 	for (size_t i = 0; i < nitems; i++) {
 		struct item *item = &items[i];
 
+		if (!item->entered)
+			continue;
 		if (fault_is(item->comm))
 			s = fault_report(item->comm);
 		else
@@ -245,8 +271,9 @@ static dicomm_result_t launch(void)
 		if (items[i].stream || items[i].comm->dev ||
 		    !idle(items[i].comm))
 			here = false;
-	if (here)
-		return run_here(items, n);
+	status = here ? run_here(items, n) : DICOMM_AGAIN;
+	if (status != DICOMM_AGAIN)
+		return status;
 	status = submit(items, n);
 	group.n = 0; /* the progress thread owns the counts now */
 	return status;

@@ -4,8 +4,9 @@
  *
  * The process has one progress thread, which the first queued call starts.
  * While a communicator has queued operations, only this thread touches its data
- * path. `lock` guards the hand-over (inbox, pending counts, results). It is not
- * taken during a turn.
+ * path; if a blocking call of another thread is under way, it does so whenever
+ * that lends it (share.h). `lock` guards the hand-over (inbox, pending counts,
+ * results). It is not taken during a turn.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
+#include "src/core/share.h"
 
 #define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
 
@@ -72,6 +74,7 @@ struct batch {
 	struct stream_fence *fences; /* fences of device streams */
 	/* the device streams have reached all fences */
 	bool reached;
+	size_t accepted; /* items that have their place in the order of calls */
 	struct operation
 		*waiting; /* first operation that did not end in this pass */
 	struct waiter waiter;
@@ -98,15 +101,19 @@ static void record_status(struct batch *w, dicomm_result_t status)
 	snprintf(w->text, sizeof(w->text), "%s", log_last_error());
 }
 
+/* Needs the data path. */
+static void release(struct item *item)
+{
+	engine_release(item->op);
+	item->op = NULL;
+	prepare_trim(item->comm);
+}
+
 static void finish_item(struct item *item)
 {
 	struct dicomm_comm *comm = item->comm;
 
-	if (item->op)
-		engine_release(item->op);
-	item->op = NULL;
 	item->comm = NULL;
-	prepare_trim(comm);
 	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
 }
 
@@ -163,29 +170,34 @@ static void drop_operation(struct batch *w, struct item *item)
 		engine_drop(item->op);
 		w->left--;
 	}
-	engine_release(item->op);
-	item->op = NULL;
+	release(item);
 }
 
 /* Drop the items of broken communicators, whatever else the batch waits for.
  * The thread that broke one waits until the progress thread has left it, and
  * may then free it. So nothing of it is used after that, including the fences
- * of its streams. */
-static void drop_broken(struct batch *w)
+ * of its streams. Returns false if another thread is inside one. */
+static bool drop_broken(struct batch *w)
 {
-	bool any = false;
+	bool any = false, all = true;
 
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct item *item = &w->items[i];
 
 		if (!item->comm || !fault_is(item->comm))
 			continue;
-		if (item->op)
+		if (item->op && !share_take(item->comm)) {
+			all = false;
+			continue;
+		}
+		if (item->op) {
 			drop_operation(w, item);
+			share_return(item->comm);
+		}
 		any = true;
 	}
 	if (!any)
-		return;
+		return all;
 	release_lost_fences(w, NULL);
 	wait_moved(&w->waiter);
 	for (size_t i = 0; i < w->nitems; i++) {
@@ -194,21 +206,25 @@ static void drop_broken(struct batch *w)
 		if (item->comm && !item->op && fault_is(item->comm))
 			finish_item(item);
 	}
+	return all;
 }
 
 /* Prepare the operations of a batch, in call order. That gives them their
- * message numbers on each communicator. */
-static void accept_work(struct batch *w)
+ * message numbers on each communicator. Returns false if another thread is
+ * inside one of these; then call it again, before any later batch. */
+static bool accept_work(struct batch *w)
 {
-	w->left = w->nitems;
-	for (size_t i = 0; i < w->nitems; i++) {
-		struct item *item = &w->items[i];
+	for (; w->accepted < w->nitems; w->accepted++) {
+		struct item *item = &w->items[w->accepted];
 		dicomm_result_t s;
 
-		if (comm_enter_slow(item->comm)) {
-			s = engine_prepare(item->comm, &item->call, &item->op);
-		} else {
+		if (!comm_may_begin(item->comm)) {
 			s = fault_report(item->comm);
+		} else if (share_take(item->comm)) {
+			s = engine_prepare(item->comm, &item->call, &item->op);
+			share_return(item->comm);
+		} else {
+			return false;
 		}
 		/* On a host rank, all ranks refuse the same call, and nothing
 		 * else follows. But if the call was queued on a device stream,
@@ -234,7 +250,23 @@ static void accept_work(struct batch *w)
 		}
 		st->tail = p;
 	}
-	drop_broken(w);
+	return true;
+}
+
+/* Accept all batches in order, as far as possible. Returns true if some were
+ * not accepted before. */
+static bool accept_all(struct batch *w)
+{
+	bool any = false;
+
+	for (; w; w = w->next) {
+		if (w->accepted == w->nitems)
+			continue;
+		if (!accept_work(w))
+			break;
+		any = true;
+	}
+	return any;
 }
 
 static void free_work(struct batch *w)
@@ -299,8 +331,8 @@ static void complete(struct batch *w)
 	free_work(w);
 }
 
-/* Give each operation a turn. Returns the first one that did not end, or NULL.
- * *moved is set if any made progress. */
+/* Give each operation a turn whose communicator is free. Returns the first one
+ * that did not end, or NULL. *moved is set if any made progress. */
 static struct operation *turn(struct batch *w, bool *moved)
 {
 	struct operation *waiting = NULL;
@@ -309,14 +341,17 @@ static struct operation *turn(struct batch *w, bool *moved)
 		struct operation *op = w->items[i].op;
 
 		/* The next pass drops items of broken communicators. */
-		if (!op || op->done || op->before || fault_is(op->comm))
+		if (!op || op->done || op->before || fault_is(op->comm) ||
+		    !share_take(op->comm))
 			continue;
 		if (engine_turn(op, moved) == SCHEDULE_DONE) {
+			release(&w->items[i]);
 			w->left--;
 			*moved = true;
 		} else if (!waiting) {
 			waiting = op;
 		}
+		share_return(w->items[i].comm);
 	}
 	return waiting;
 }
@@ -365,8 +400,11 @@ static void poll_others(const struct batch *batches,
 		for (size_t i = 0; i < w->nitems && !w->blocked && w->reached;
 		     i++)
 			if (w->items[i].op && !w->items[i].op->done &&
-			    w->items[i].op->comm != comm)
-				comm_poll(w->items[i].op->comm);
+			    w->items[i].op->comm != comm &&
+			    share_take(w->items[i].comm)) {
+				comm_poll(w->items[i].comm);
+				share_return(w->items[i].comm);
+			}
 }
 
 /* Check for late ranks in the other operations of a batch, after the first
@@ -378,8 +416,11 @@ static void watch_others(struct batch *w)
 	for (size_t i = 0; i < w->nitems && more; i++) {
 		struct operation *op = w->items[i].op;
 
-		if (op && op != w->waiting && !op->done && !op->before)
-			more = engine_watch(&w->waiter, op);
+		if (!op || op == w->waiting || op->done || op->before ||
+		    !share_take(op->comm))
+			continue;
+		more = engine_watch(&w->waiter, op);
+		share_return(op->comm);
 	}
 }
 
@@ -398,12 +439,32 @@ static void look_at_next(struct batch *batches)
 {
 	static unsigned next;
 	struct batch *w = batches;
+	bool look = false;
 
 	for (unsigned i = 0; w && i < next; i++)
 		w = w->next;
 	next = w ? next + 1 : 0;
-	if (w && w->waiting && engine_look(&w->waiter, w->waiting))
+	if (w && w->waiting && share_take(w->waiting->comm)) {
+		look = engine_look(&w->waiter, w->waiting);
+		share_return(w->waiting->comm);
+	}
+	if (look)
 		watch_others(w);
+}
+
+/* Returns false if another thread is inside. */
+static bool wait_for(struct batch *w)
+{
+	struct dicomm_comm *comm = w->waiting->comm;
+	bool checked;
+
+	if (!share_take(comm))
+		return false;
+	checked = engine_wait(&w->waiter, w->waiting, false);
+	share_return(comm);
+	if (checked)
+		watch_others(w);
+	return true;
 }
 
 /* Give every batch a turn, in order, and wait if none moved. */
@@ -415,16 +476,22 @@ static void pass(struct batch **batches, unsigned round)
 	static unsigned known; /* fault_count of the last pass */
 	unsigned broken = atomic_load(&fault_count);
 	const struct timespec nap = {0, 50000};
-	bool any = broken != known;
+	bool any = accept_all(*batches) || broken != known, all = true;
 
 	for (struct batch *w = *batches; w && any; w = w->next)
-		drop_broken(w);
-	known = broken;
+		if (w->accepted == w->nitems)
+			all &= drop_broken(w);
+	if (all)
+		known = broken;
 	while (*at) {
 		struct batch *w = *at;
 		bool moved = false;
 
 		w->waiting = NULL;
+		if (w->accepted < w->nitems) {
+			at = &w->next;
+			continue;
+		}
 		if (!w->blocked && !w->reached)
 			look_at_fences(w, &moved);
 		if (!w->blocked && w->reached)
@@ -442,12 +509,12 @@ static void pass(struct batch **batches, unsigned round)
 		any |= moved;
 		at = &w->next;
 	}
-	if (any) {
+	if (any && all) {
 		quiet = 0;
 	} else if (idle) {
 		poll_others(*batches, idle->waiting->comm);
-		if (engine_wait(&idle->waiter, idle->waiting, false))
-			watch_others(idle);
+		if (!wait_for(idle) && !core_yield())
+			nanosleep(&nap, NULL);
 	} else if (++quiet >= QUIET_YIELDS || !core_yield()) {
 		nanosleep(&nap, NULL);
 	}
@@ -473,8 +540,6 @@ static void *progress(void *arg)
 			for (tail = &batches; *tail; tail = &(*tail)->next)
 				;
 			*tail = take_inbox(!batches);
-			for (struct batch *w = *tail; w; w = w->next)
-				accept_work(w);
 		}
 		pass(&batches, round++);
 	}
@@ -536,7 +601,7 @@ static struct batch *make_work(const struct item *items, size_t n)
 			w->places[w->nplaces++] = (struct place){
 				.stream = items[i].stream, .work = w};
 	}
-	w->nitems = n;
+	w->nitems = w->left = n;
 	return w;
 }
 
@@ -548,6 +613,8 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	struct dicomm_request done;
 	dicomm_result_t status;
 
+	for (size_t i = 0; i < n; i++)
+		share_claim(items[i].comm);
 	if (!w) {
 		release_fences(&lost);
 		for (size_t i = 0; i < n; i++)
@@ -570,8 +637,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 		return status;
 	}
 	for (size_t i = 0; i < n; i++)
-		atomic_fetch_add_explicit(&items[i].comm->queued, 1,
-					  memory_order_relaxed);
+		atomic_fetch_add(&items[i].comm->queued, 1);
 	for (size_t i = 0; i < w->nplaces; i++) {
 		w->places[i].stream->pending++;
 		w->places[i].stream->last = w;

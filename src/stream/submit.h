@@ -19,6 +19,7 @@ struct item {
 		*stream;        /* NULL: a blocking call, or a device stream */
 	dicomm_stream_t native; /* the stream of the rank's device */
 	struct operation *op;
+	bool entered; /* its communicator, by this thread */
 };
 
 /* Returns true if the calling thread is inside a group. */

@@ -160,7 +160,8 @@ static dicomm_result_t run(struct window_call *c, const struct call *call)
 			     .call = call,
 			     .number = ++comm->stats.operations,
 			     .sending = c->coll != COLL_WAIT_SIGNAL,
-			     .alone = true};
+			     .alone = true,
+			     .lends = true};
 	struct waiter w = {0};
 	dicomm_result_t status;
 
@@ -231,15 +232,19 @@ dicomm_result_t window_call_run(struct window_call *c, const struct call *call)
 	struct dicomm_comm *comm = c->comm;
 	dicomm_result_t status;
 
-	if (!comm_enter(comm)) {
-		status = fault_report(comm);
-	} else {
-		status = run(c, call);
-		/* From here on, nobody may read the call's buffer. */
-		if (status != DICOMM_SUCCESS) {
-			fault_stop_transports(comm);
-			window_call_drop(&c->own);
-		}
+	switch (comm_enter(comm)) {
+	case COMM_BUSY:
+		return DICOMM_AGAIN;
+	case COMM_BROKEN:
+		return fault_report(comm);
+	case COMM_ENTERED:
+		break;
+	}
+	status = run(c, call);
+	/* From here on, nobody may read the call's buffer. */
+	if (status != DICOMM_SUCCESS) {
+		fault_stop_transports(comm);
+		window_call_drop(&c->own);
 	}
 	comm_leave(comm);
 	return status;

@@ -82,7 +82,7 @@ static dicomm_result_t check_local(const char *f,
 	return device_check(comm, f, "local", local);
 }
 
-/* Blocking, and nobody else drives this communicator */
+/* Blocking, and nothing is queued on this communicator */
 static bool is_direct(const struct dicomm_comm *comm, dicomm_stream_t stream)
 {
 	return !group_open() && !stream && !comm->dev &&
@@ -126,13 +126,15 @@ static dicomm_result_t submit(const struct window_call *c,
 static dicomm_result_t start(struct window_call *c, dicomm_datatype_t type,
 			     size_t count, dicomm_stream_t stream)
 {
+	dicomm_result_t status = DICOMM_AGAIN;
 	struct call call;
 
-	if (!is_direct(c->comm, stream))
-		return submit(c, type, count, stream);
-	c->own = way;
-	call = call_of(c, type, count);
-	return window_call_run(c, &call);
+	if (is_direct(c->comm, stream)) {
+		c->own = way;
+		call = call_of(c, type, count);
+		status = window_call_run(c, &call);
+	}
+	return status == DICOMM_AGAIN ? submit(c, type, count, stream) : status;
 }
 
 /* A short transfer of a blocking call goes at once. */
@@ -143,10 +145,10 @@ static bool put_quick(struct dicomm_comm *comm, int peer,
 
 	if (!comm->windows)
 		return false;
-	if (comm_enter(comm)) {
-		done = outgoing_quick(comm, peer, head, from);
-		comm->stats.operations += done;
-	}
+	if (comm_enter(comm) != COMM_ENTERED)
+		return false;
+	done = outgoing_quick(comm, peer, head, from);
+	comm->stats.operations += done;
 	comm_leave(comm);
 	return done;
 }

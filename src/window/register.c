@@ -7,6 +7,7 @@
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
+#include "src/core/share.h"
 #include "src/core/memory.h"
 #include "src/core/wait.h"
 #include "src/device/device.h"
@@ -137,13 +138,14 @@ static dicomm_result_t register_now(void *arg)
 	struct dicomm_comm *comm = r->comm;
 	struct dicomm_window *w = handle_alloc(&pool);
 	dicomm_result_t status;
+	bool entered = false;
 
 	if (!w)
 		status = fault_own(comm,
 				   FAIL(DICOMM_ERR_NO_MEMORY,
 					"window_register: out of memory"),
 				   -1);
-	else if (!comm_enter(comm))
+	else if (!(entered = share_enter(comm)))
 		status = fault_report(comm);
 	else
 		status = windows_begin(comm);
@@ -159,8 +161,9 @@ static dicomm_result_t register_now(void *arg)
 			status = add(w);
 		else
 			handle_free(&pool, w);
-		comm_leave(comm);
 	}
+	if (entered)
+		comm_leave(comm);
 	if (status == DICOMM_SUCCESS)
 		*r->out = w;
 	free(r);
@@ -218,7 +221,8 @@ static dicomm_result_t deliver(struct dicomm_comm *comm)
 			     .call = &call,
 			     .number = comm->stats.operations,
 			     .sending = true,
-			     .alone = true};
+			     .alone = true,
+			     .lends = true};
 	const struct windows *all = comm->windows;
 
 	for (int i = 0; i < all->nouts; i++) {
@@ -239,10 +243,9 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 {
 	dicomm_result_t status;
 
-	if (!comm_enter(comm))
-		status = fault_report(comm);
-	else
-		status = deliver(comm);
+	if (!share_enter(comm))
+		return fault_report(comm);
+	status = deliver(comm);
 	if (status != DICOMM_SUCCESS && !fault_is(comm))
 		status = fault_own(comm, status, -1);
 	comm_leave(comm);
@@ -253,12 +256,11 @@ static void remove_window(struct dicomm_window *w)
 {
 	struct dicomm_comm *comm = w->comm;
 
-	if (comm_enter(comm)) {
+	if (share_enter(comm)) {
 		window_free(w);
 		comm_leave(comm);
 		return;
 	}
-	comm_leave(comm);
 	/* Nobody uses a broken communicator any more. */
 	fault_stop_transports(comm);
 	fault_wait(comm);
