@@ -476,6 +476,9 @@ typedef struct {
 	 * operation and staging buffers of the library there, which neighbours
 	 * and networks reach; see dicomm_comm_register(). */
 	uint64_t bytes_copied;
+	/** Of memory_bytes: in the memory of this rank's device; 0 on a host
+	 * rank. What the driver takes for kernels and streams is not counted. */
+	uint64_t device_bytes;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */

@@ -124,12 +124,21 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
 }
 NCCL_ALIAS(ncclCommCuDevice);
 
-/* Of a GPU's memory, the library does not count its own. */
+static dicomm_result_t device_bytes(dicomm_comm_t comm, uint64_t *bytes)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+	dicomm_result_t status = dicomm_comm_stats(comm, &stats);
+
+	*bytes = stats.device_bytes;
+	return status;
+}
+
+/* No memory of a GPU is given back while a communicator is suspended. */
 ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat,
 			      uint64_t *value)
 {
-	int device = -1;
-	ncclResult_t result;
+	dicomm_result_t status;
+	uint64_t bytes = 0;
 
 	if (!value)
 		return nccl_refuse(ncclInvalidArgument, "%s: value is NULL",
@@ -138,20 +147,24 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat,
 		return nccl_refuse(ncclInvalidArgument,
 				   "%s: stat %d: there is none", __func__,
 				   (int)stat);
-	result = ask(__func__, comm, &device, "device", device_number);
-	if (result != ncclSuccess)
-		return result;
-	if (stat == ncclStatGpuMemSuspended) {
+	if (!nccl_enter_shared(comm, NCCL_THERE))
+		return nccl_handle_refuse(__func__, comm);
+	status = device_bytes(comm->comm, &bytes);
+	nccl_leave_shared(comm);
+	if (status != DICOMM_SUCCESS)
+		return nccl_failed(status);
+	switch (stat) {
+	case ncclStatGpuMemSuspend:
+		*value = 0;
+		break;
+	case ncclStatGpuMemSuspended:
 		*value = atomic_load(&comm->state) == NCCL_SUSPENDED;
-		return ncclSuccess;
+		break;
+	case ncclStatGpuMemPersist:
+	case ncclStatGpuMemTotal:
+		*value = bytes;
+		break;
 	}
-	if (device >= 0 && stat != ncclStatGpuMemSuspend)
-		return nccl_refuse(ncclInvalidUsage,
-				   "%s: how much memory of its GPU a "
-				   "communicator holds is not counted by "
-				   "libdicomm",
-				   __func__);
-	*value = 0;
 	return ncclSuccess;
 }
 NCCL_ALIAS(ncclCommMemStats);

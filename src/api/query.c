@@ -121,9 +121,12 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s.size = size;
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
 	s.memory_bytes = comm->scratch.bytes;
-	if (comm->dev)
+	if (comm->dev) {
+		s.device_bytes = comm->scratch.bytes +
+				 device_exported_bytes(comm->dev);
 		s.memory_bytes += device_stages_bytes(comm->dev) +
 				  device_exported_bytes(comm->dev);
+	}
 	if (comm->bounce_buffers.memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
 	for (size_t i = 0; i < COMM_TRANSPORTS; i++)

@@ -99,6 +99,7 @@ class Nccl:
         "ncclCommUserRank": [comm_t, int_p],
         "ncclCommCuDevice": [comm_t, int_p],
         "ncclCommGetAsyncError": [comm_t, int_p],
+        "ncclCommMemStats": [comm_t, integer, ctypes.POINTER(ctypes.c_uint64)],
         "ncclMemAlloc": [ctypes.POINTER(buffer_t), size],
         "ncclMemFree": [buffer_t],
         "ncclCommInitAll": [ctypes.POINTER(comm_t), integer, int_p],
@@ -322,6 +323,11 @@ def whoami(me, comm):
     check((count.value, rank.value, device.value)
           == (me.ranks, me.rank, me.device.number),
           f"rank {rank.value} of {count.value} on device {device.value}")
+    for stat, name in (2, "persist"), (3, "total"):
+        held = ctypes.c_uint64(7)
+        me.nccl.CommMemStats(comm, stat, ctypes.byref(held))
+        check((held.value > 7) if device.value >= 0 else held.value == 0,
+              f"device {device.value}: {held.value} bytes ({name})")
 
 
 def vllm(me):

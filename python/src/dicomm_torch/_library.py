@@ -92,7 +92,7 @@ class Stats(ctypes.Structure):
             "operations messages_sent messages_received bytes_sent"
             " bytes_received bytes_direct bytes_staged bytes_ring"
             " bytes_mapped bytes_cma connected_peers memory_bytes"
-            " bytes_rdma bytes_landed bytes_copied"
+            " bytes_rdma bytes_landed bytes_copied device_bytes"
         ).split()
     ]
 
