@@ -53,7 +53,11 @@ bool coll_rooted(enum coll coll);
 bool coll_has_counts(enum coll coll);
 /* Does only a pair of ranks know the length of what passes between them? Else
  * all ranks know all lengths. */
-bool coll_counts_in_pairs(enum coll coll);
+static inline bool coll_counts_in_pairs(enum coll coll)
+{
+	return coll == COLL_ALLTOALLV || coll == COLL_GATHERV ||
+	       coll == COLL_SCATTERV;
+}
 
 /* Tells how many blocks the send buffer and the receive buffer of a rank have:
  * 0, 1 or `ranks`. In a buffer of `ranks` blocks, block r goes to rank r or

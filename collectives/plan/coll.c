@@ -74,12 +74,6 @@ bool coll_has_counts(enum coll coll)
 	       coll_counts_in_pairs(coll);
 }
 
-bool coll_counts_in_pairs(enum coll coll)
-{
-	return coll == COLL_ALLTOALLV || coll == COLL_GATHERV ||
-	       coll == COLL_SCATTERV;
-}
-
 void coll_layout(enum coll coll, int rank, int ranks, int root,
 		 uint32_t *send_blocks, uint32_t *recv_blocks)
 {

@@ -306,11 +306,14 @@ dicomm_result_t dicomm_scatter(const void *send, void *recv, size_t count,
 static dicomm_result_t check_tag(const char *f, const struct dicomm_comm *comm,
 				 int peer, int tag)
 {
-	int r = comm->dev || peer < 0 ? comm->rank : peer;
+	int r;
 
+	if (!tag)
+		return DICOMM_SUCCESS;
 	if (tag < 0)
 		return BAD("%s: tag %d: negative", f, tag);
-	if (!tag || !strcmp(comm->members[r].device, "host"))
+	r = comm->dev || peer < 0 ? comm->rank : peer;
+	if (!strcmp(comm->members[r].device, "host"))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_UNSUPPORTED,
 		    "%s: tag %d: rank %d is on %s, and tags are between host "

@@ -327,8 +327,8 @@ static dicomm_result_t renew(struct operation *op)
 	return DICOMM_SUCCESS;
 }
 
-static uint64_t messages_of(const struct operation *op, const struct pair *pair,
-			    bool out)
+static inline uint64_t messages_of(const struct operation *op,
+				   const struct pair *pair, bool out)
 {
 	const struct prepared *e = op->prep;
 	uint32_t each = out ? pair->out : pair->in;
