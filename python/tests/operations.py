@@ -864,6 +864,29 @@ def explain(rank, n):
 
 
 @case
+def works_are_inputs_of_graphs_until_waited_for(rank, n):
+    from torch.distributed import _functional_collectives as functional
+
+    kept = getattr(torch._C._distributed_c10d, "_get_work_registry_size", None)
+    if kept is None:
+        return
+    before = kept()
+    with functional.allow_inflight_collective_as_graph_input_ctx():
+        tensors = [torch.ones(1) for _ in range(n)]
+        for begin in (
+                lambda: dist.all_reduce(torch.ones(1), async_op=True),
+                lambda: dist.all_gather(tensors, torch.ones(1), async_op=True)):
+            work = begin()
+            assert kept() > before, "not registered"
+            work.wait()
+            assert kept() == before, f"{kept() - before} left"
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, async_op=True)  # only the graph knows it
+        total = torch.ops._c10d_functional.wait_tensor(tensor)
+        assert kept() == before and total.item() == n, total
+
+
+@case
 def the_state_of_a_group(rank, n):
     group = dist.group.WORLD
     kinds = torch._C._distributed_c10d.ErrorType

@@ -411,6 +411,13 @@ def seconds(timeout):
     return value if value > 0 else None
 
 
+# Whether a compiled graph may wait for works that are under way now; older
+# versions of torch have no such thing.
+_are_inputs_of_graphs = getattr(
+    torch._C._distributed_c10d, "_allow_inflight_collective_as_graph_input",
+    lambda: False)
+
+
 class Work(dist._Work):
     """What torch is given for an operation: dist.Work.
 
@@ -438,9 +445,24 @@ class Work(dist._Work):
                 raise lib.DistTimeoutError(
                     f"dicomm {operation.title}: Timed out: not done after"
                     f" {limit * 1000:.0f} ms")
+        if _are_inputs_of_graphs():
+            self._unregister()
         if operation.error is not None:
             raise operation.error
         return True
+
+    def register(self):
+        """Lets a compiled graph wait for this by any of its tensors, if such
+        graphs are served now."""
+        if _are_inputs_of_graphs():
+            for tensor in self._operation.outputs:
+                torch._C._distributed_c10d._register_work(tensor, self)
+
+    def _unregister(self):
+        """Takes back what register() did. The way that Python has is to wait
+        for the tensor, which calls wait() once more."""
+        for tensor in self._operation.outputs:
+            torch.ops._c10d_functional.wait_tensor(tensor)
 
     def synchronize(self):
         self.wait()

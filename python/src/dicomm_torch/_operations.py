@@ -200,7 +200,9 @@ class Operations:
             _completion.streams.drop(stream)
             raise
         work = _completion.Work(operation, self._sequence)
-        if not asynchronous:
+        if asynchronous:
+            work.register()
+        else:
             work.wait()
         return work
 
@@ -223,7 +225,9 @@ class Operations:
         operation = _completion.DeviceOperation(
             comm, None, title, keep, post, outputs, limit_s, event=event)
         work = _completion.Work(operation, self._sequence)
-        if not asynchronous:
+        if asynchronous:
+            work.register()
+        else:
             work.wait()
         return work
 
