@@ -2620,6 +2620,10 @@ dicomm_result_t dicomm_get(void *local, size_t count, dicomm_datatype_t type,
  * Create a stream for host ranks: a queue of operations that the library works
  * off in the background, in order.
  *
+ * Who queues a short operation begins it, and who waits for one runs it. What
+ * nobody waits for is run by a thread of the library: a long operation at once,
+ * a short one (64 KiB at most) within about 0.2 ms.
+ *
  * Threads: any. A stream serves any number of communicators.
  *
  * @param stream  set to the stream
@@ -2709,8 +2713,9 @@ dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
 dicomm_result_t dicomm_request_query(dicomm_request_t request);
 
 /**
- * Wait until a request is done. The caller looks at it for some microseconds,
- * then sleeps.
+ * Wait until a request is done. Unless another thread does so, the caller runs
+ * meanwhile what is queued on host streams, its own and others. So nobody has
+ * to be woken for a short operation.
  *
  * Threads: any, also several at a time.
  *

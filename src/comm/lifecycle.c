@@ -465,7 +465,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 static dicomm_result_t check_outside(struct dicomm_comm *comm,
 				     const char *function)
 {
-	if (!comm_is_inside(comm))
+	if (!comm_is_inside(comm) && !stream_drives(comm))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
 		    "%s: this thread is inside a call on comm (in a signal "
@@ -589,7 +589,7 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_abort: comm belongs to the parent of this "
 			    "process");
-	if (comm_is_inside(comm)) {
+	if (comm_is_inside(comm) || stream_drives(comm)) {
 		fault_mark_abort(comm);
 		return DICOMM_IN_PROGRESS;
 	}

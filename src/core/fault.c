@@ -191,6 +191,7 @@ void fault_mark_abort(struct dicomm_comm *comm)
 					     DICOMM_ERR_ABORTED))
 		;
 	atomic_store(&comm->cancelled, true);
+	atomic_fetch_add(&fault_count, 1);
 }
 
 /* A fault without a text was only marked. */

@@ -1,23 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host streams, and the progress thread that runs what is queued on them.
+ * Host streams, and who runs what is queued on them: the driver.
  *
- * The process has one progress thread, which the first queued call starts.
- * While a communicator has queued operations, only this thread touches its data
- * path; if a blocking call of another thread is under way, it does so whenever
- * that lends it (share.h). `lock` guards the hand-over (inbox, pending counts,
- * results). It is not taken during a turn.
+ * The driver is one thread at a time. While a communicator has queued
+ * operations, only the driver touches its data path; if a blocking call of
+ * another thread is under way, it does so whenever that lends it (share.h).
+ * `lock` guards the hand-over (inbox, pending counts, results) and who drives.
+ * It is not taken during a turn.
+ *
+ * A thread that waits for an operation drives, so that nobody has to be woken
+ * for it. The process has a progress thread, which the first queued call
+ * starts, for all that nobody waits for. It is woken for long operations. Who
+ * queues a short one drives for one pass, without waiting, and leaves the rest
+ * to the one who will wait; in case there is none, the progress thread looks
+ * every now and then.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "src/base/clock.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
+#include "src/base/type.h"
 #include "src/base/yield.h"
 #include "src/engine/prepare.h"
 #include "src/stream/request.h"
@@ -34,6 +43,21 @@
 /* Looks at the inbox before the progress thread sleeps: whoever has just waited
  * for an operation often queues the next one. */
 #define IDLE_YIELDS 100
+/* While short operations come, the progress thread looks so often whether
+ * somebody drives them; after so many looks in vain it sleeps. */
+#define NAP_NS 200000
+#define NAPS 16
+/* A short operation, and the most batches that who queues one has a look at */
+#define SHORT_BYTES (64u << 10)
+#define SHORT_BATCHES 8
+/* Looks that a waiter makes while another thread drives, then looks between
+ * which it gives its core away, before it sleeps: to be woken takes tens of
+ * microseconds. */
+#define LOOKS 64
+#define YIELDS 200
+/* Who waits with a limit drives for so long at most: later, a look for late
+ * ranks could take longer than the limit. */
+#define DRIVE_NS UINT64_C(50000000)
 /* Passes between two checks for late ranks: a few short sleeps. */
 #define LOOK_PASSES 8
 /* In nanoseconds; longer than anything takes that the library queues on
@@ -59,7 +83,7 @@ struct host_stream {
 	char text[512];
 	dicomm_result_t last_status; /* of the batch that ended last */
 	char last_text[512];
-	/* Used by the progress thread only. */
+	/* Used by the driver only. */
 	struct place *head, *tail;
 };
 
@@ -74,6 +98,7 @@ struct batch {
 	struct stream_fence *fences; /* fences of device streams */
 	/* the device streams have reached all fences */
 	bool reached;
+	bool on_device;  /* an item is of the rank of a device */
 	size_t accepted; /* items that have their place in the order of calls */
 	struct operation
 		*waiting; /* first operation that did not end in this pass */
@@ -86,12 +111,26 @@ struct batch {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t arrived; /* once the progress thread runs */
 static struct batch *inbox, **inbox_tail = &inbox;
 static _Atomic unsigned inbox_count;
 static bool running;
+static _Atomic bool driven;
+static _Thread_local bool is_driver;
+/* Used by the driver only, in the order of the calls. */
+static struct batch *batches;
+static unsigned nbatches;
+/* Guarded by lock. Something is queued that the progress thread is to drive
+ * unless another thread does. */
+static bool hurry;
+static unsigned submitted; /* batches so far */
+static enum { AWAKE, NAPPING, ASLEEP } progress_is;
+/* Batches of devices: only the progress thread drives these. */
+static _Atomic unsigned on_devices;
+/* Threads that wait; and those of them that look whether they may drive */
+static _Atomic unsigned waiters, candidates;
 
-/* ---- progress thread ---- */
+/* ---- driver ---- */
 
 static void record_status(struct batch *w, dicomm_result_t status)
 {
@@ -294,6 +333,9 @@ static void complete(struct batch *w)
 	struct dicomm_request *r, *next;
 
 	release_fences(w);
+	nbatches--;
+	if (w->on_device)
+		atomic_fetch_sub(&on_devices, 1);
 	for (size_t i = 0; i < w->nitems; i++)
 		if (w->items[i].comm)
 			finish_item(&w->items[i]);
@@ -376,25 +418,23 @@ static void look_at_fences(struct batch *w, bool *moved)
 	}
 }
 
-static struct batch *take_inbox(bool wait)
+/* Append what has been queued to the batches. With the lock held. */
+static void take_inbox(void)
 {
-	struct batch *w;
+	struct batch **tail = &batches;
 
-	pthread_mutex_lock(&lock);
-	while (wait && !inbox)
-		pthread_cond_wait(&arrived, &lock);
-	w = inbox;
+	while (*tail)
+		tail = &(*tail)->next;
+	*tail = inbox;
 	inbox = NULL;
 	inbox_tail = &inbox;
-	atomic_store_explicit(&inbox_count, 0, memory_order_relaxed);
-	pthread_mutex_unlock(&lock);
-	return w;
+	nbatches +=
+		atomic_exchange_explicit(&inbox_count, 0, memory_order_relaxed);
 }
 
 /* Send pending credits of all other communicators, so that a rank which waits
  * on one communicator is not also held up by another. */
-static void poll_others(const struct batch *batches,
-			const struct dicomm_comm *comm)
+static void poll_others(const struct dicomm_comm *comm)
 {
 	for (const struct batch *w = batches; w; w = w->next)
 		for (size_t i = 0; i < w->nitems && !w->blocked && w->reached;
@@ -435,7 +475,7 @@ static bool is_fresher(const struct batch *a, const struct batch *b)
 }
 
 /* Check for late ranks in one batch. Each call takes the next one. */
-static void look_at_next(struct batch *batches)
+static void look_at_next(void)
 {
 	static unsigned next;
 	struct batch *w = batches;
@@ -467,18 +507,18 @@ static bool wait_for(struct batch *w)
 	return true;
 }
 
-/* Give every batch a turn, in order, and wait if none moved. */
-static void pass(struct batch **batches, unsigned round)
+/* Give every batch a turn, in order. Returns true if one moved, or another
+ * thread is inside one. *idle is the batch that decides how to wait, or
+ * NULL. */
+static bool turn_all(struct batch **idle)
 {
-	struct batch **at = batches, *idle = NULL;
-	/* passes without progress while only streams were waited for */
-	static unsigned quiet;
+	struct batch **at = &batches;
 	static unsigned known; /* fault_count of the last pass */
 	unsigned broken = atomic_load(&fault_count);
-	const struct timespec nap = {0, 50000};
-	bool any = accept_all(*batches) || broken != known, all = true;
+	bool any = accept_all(batches) || broken != known, all = true;
 
-	for (struct batch *w = *batches; w && any; w = w->next)
+	*idle = NULL;
+	for (struct batch *w = batches; w && any; w = w->next)
 		if (w->accepted == w->nitems)
 			all &= drop_broken(w);
 	if (all)
@@ -504,44 +544,256 @@ static void pass(struct batch **batches, unsigned round)
 		}
 		if (moved)
 			wait_moved(&w->waiter);
-		else if (w->waiting && (!idle || is_fresher(w, idle)))
-			idle = w;
+		else if (w->waiting && (!*idle || is_fresher(w, *idle)))
+			*idle = w;
 		any |= moved;
 		at = &w->next;
 	}
-	if (any && all) {
+	return any && all;
+}
+
+/* Take what has been queued, give every batch a turn, and wait if none
+ * moved. */
+static void pass(void)
+{
+	/* passes without progress while only streams were waited for */
+	static unsigned quiet, round;
+	const struct timespec nap = {0, 50000};
+	struct batch *idle;
+
+	if (atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
+		pthread_mutex_lock(&lock);
+		take_inbox();
+		pthread_mutex_unlock(&lock);
+	}
+	if (turn_all(&idle)) {
 		quiet = 0;
 	} else if (idle) {
-		poll_others(*batches, idle->waiting->comm);
+		poll_others(idle->waiting->comm);
 		if (!wait_for(idle) && !core_yield())
 			nanosleep(&nap, NULL);
 	} else if (++quiet >= QUIET_YIELDS || !core_yield()) {
 		nanosleep(&nap, NULL);
 	}
-	if (round % LOOK_PASSES == 0)
-		look_at_next(*batches);
+	if (round++ % LOOK_PASSES == 0)
+		look_at_next();
+}
+
+/* ---- who drives ---- */
+
+/* With the lock held: is there anything to drive, and nobody who does? */
+static bool is_left_alone(void)
+{
+	return !atomic_load(&driven) && (batches || inbox);
+}
+
+/* What a driver finds about other operations than its own is not the last error
+ * of that thread; nor must the thread be cancelled meanwhile. */
+struct guest {
+	int cancellable;
+	char text[512];
+};
+
+static void begin_as_guest(struct guest *g)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &g->cancellable);
+	snprintf(g->text, sizeof(g->text), "%s", log_last_error());
+}
+
+static void end_as_guest(const struct guest *g)
+{
+	if (strcmp(g->text, log_last_error()))
+		log_set_last_error(g->text);
+	pthread_setcancelstate(g->cancellable, NULL);
+}
+
+/* With the lock held */
+static void begin_driving(void)
+{
+	atomic_store(&driven, true);
+	is_driver = true;
+	take_inbox();
+}
+
+/* With the lock held. What is left is driven by the progress thread, which is
+ * woken if somebody waits for it. */
+static void end_driving(void)
+{
+	is_driver = false;
+	atomic_store(&driven, false);
+	if (!batches && !inbox)
+		hurry = false;
+	else if (hurry || atomic_load(&waiters) ? progress_is != AWAKE
+						: progress_is == ASLEEP)
+		pthread_cond_signal(&arrived);
+}
+
+/* With the lock held, which is given up meanwhile: drive for one pass, without
+ * waiting, if nobody drives and there is not much. */
+static void drive_once(void)
+{
+	struct batch *idle;
+	struct guest guest;
+
+	if (atomic_load(&driven) || atomic_load(&on_devices) ||
+	    nbatches + atomic_load(&inbox_count) > SHORT_BATCHES)
+		return;
+	begin_driving();
+	pthread_mutex_unlock(&lock);
+	begin_as_guest(&guest);
+	turn_all(&idle);
+	end_as_guest(&guest);
+	pthread_mutex_lock(&lock);
+	end_driving();
+}
+
+/* Drive if nobody does. */
+static bool try_driving(void)
+{
+	bool begun;
+
+	if (atomic_load(&driven) || atomic_load(&on_devices))
+		return false;
+	pthread_mutex_lock(&lock);
+	begun = is_left_alone() && !atomic_load(&on_devices);
+	if (begun)
+		begin_driving();
+	pthread_mutex_unlock(&lock);
+	return begun;
+}
+
+/* Look a while whether this thread can drive. */
+static bool become_driver(struct dicomm_request *r)
+{
+	bool begun = false;
+
+	atomic_fetch_add(&candidates, 1);
+	for (int i = 0; i < LOOKS + YIELDS && !begun && !request_is_done(r);
+	     i++) {
+		begun = try_driving();
+		if (i < LOOKS)
+			cpu_relax();
+		else if (!begun && !core_yield())
+			break;
+	}
+	atomic_fetch_sub(&candidates, 1);
+	/* The progress thread may have made way just now. */
+	return begun || (!request_is_done(r) && try_driving());
+}
+
+void stream_await(struct dicomm_request *r, uint64_t end_ns)
+{
+	uint64_t most = end_ns ? clock_ns() + DRIVE_NS : 0;
+	struct guest guest;
+
+	if (most > end_ns)
+		most = end_ns;
+	atomic_fetch_add(&waiters, 1);
+	while (!request_is_done(r) && !(end_ns && clock_ns() >= end_ns)) {
+		if ((most && clock_ns() >= most) || !become_driver(r)) {
+			request_sleep(r, end_ns);
+			continue;
+		}
+		begin_as_guest(&guest);
+		while (!request_is_done(r) && !atomic_load(&on_devices) &&
+		       !(most && clock_ns() >= most))
+			pass();
+		end_as_guest(&guest);
+		pthread_mutex_lock(&lock);
+		end_driving();
+		pthread_mutex_unlock(&lock);
+	}
+	atomic_fetch_sub(&waiters, 1);
+}
+
+void stream_poll(void)
+{
+	pthread_mutex_lock(&lock);
+	drive_once();
+	pthread_mutex_unlock(&lock);
+}
+
+void stream_hurry(void)
+{
+	pthread_mutex_lock(&lock);
+	hurry = batches || inbox || atomic_load(&driven);
+	if (is_left_alone() && progress_is != AWAKE)
+		pthread_cond_signal(&arrived);
+	pthread_mutex_unlock(&lock);
+}
+
+bool stream_drives(const struct dicomm_comm *comm)
+{
+	return is_driver && atomic_load(&comm->queued);
+}
+
+/* ---- progress thread ---- */
+
+/* With the lock held. Sleep until there is something that nobody drives, and
+ * nobody is about to. */
+static void await_work(void)
+{
+	unsigned seen = submitted, naps = 0;
+	bool napped = false;
+
+	while (!is_left_alone() ||
+	       !(hurry || napped || atomic_load(&waiters)) ||
+	       (atomic_load(&candidates) && !atomic_load(&on_devices))) {
+		struct timespec end;
+
+		if (seen != submitted)
+			naps = 0;
+		seen = submitted;
+		if (naps++ >= NAPS && !is_left_alone()) {
+			progress_is = ASLEEP;
+			pthread_cond_wait(&arrived, &lock);
+			naps = 0;
+			napped = false;
+			continue;
+		}
+		progress_is = NAPPING;
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		end.tv_nsec += NAP_NS;
+		if (end.tv_nsec >= 1000000000) {
+			end.tv_nsec -= 1000000000;
+			end.tv_sec++;
+		}
+		napped = pthread_cond_timedwait(&arrived, &lock, &end) ==
+			 ETIMEDOUT;
+	}
+	progress_is = AWAKE;
+}
+
+/* Whoever has just waited for an operation often queues the next one. */
+static void linger(void)
+{
+	for (int i = 0; i < IDLE_YIELDS; i++)
+		if (atomic_load_explicit(&inbox_count, memory_order_relaxed) ||
+		    !core_yield())
+			return;
 }
 
 static void *progress(void *arg)
 {
-	struct batch *batches = NULL, **tail = &batches;
-	unsigned round = 0;
-
 	(void)arg;
+	pthread_mutex_lock(&lock);
 	for (;;) {
-		for (int i = 0; i < IDLE_YIELDS && !batches; i++) {
-			if (atomic_load_explicit(&inbox_count,
-						 memory_order_relaxed) ||
-			    !core_yield())
-				break;
-		}
-		if (!batches ||
-		    atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
-			for (tail = &batches; *tail; tail = &(*tail)->next)
-				;
-			*tail = take_inbox(!batches);
-		}
-		pass(&batches, round++);
+		bool lingers;
+
+		await_work();
+		lingers = hurry;
+		begin_driving();
+		pthread_mutex_unlock(&lock);
+		while ((batches || atomic_load(&inbox_count)) &&
+		       (!atomic_load(&candidates) || atomic_load(&on_devices)))
+			pass();
+		pthread_mutex_lock(&lock);
+		end_driving();
+		if (!lingers || batches || inbox)
+			continue;
+		pthread_mutex_unlock(&lock);
+		linger();
+		pthread_mutex_lock(&lock);
 	}
 	return NULL;
 }
@@ -550,10 +802,31 @@ static void *progress(void *arg)
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	pthread_cond_init(&arrived, NULL);
-	inbox = NULL;
+	inbox = batches = NULL;
 	inbox_tail = &inbox;
-	running = false;
+	nbatches = 0;
+	atomic_store(&inbox_count, 0);
+	atomic_store(&driven, false);
+	atomic_store(&on_devices, 0);
+	atomic_store(&waiters, 0);
+	atomic_store(&candidates, 0);
+	is_driver = hurry = running = false;
+	progress_is = AWAKE;
+}
+
+/* Naps end in time when somebody sets the clock. */
+static int make_condition(void)
+{
+	pthread_condattr_t monotonic;
+	int error = pthread_condattr_init(&monotonic);
+
+	if (error)
+		return error;
+	error = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	if (!error)
+		error = pthread_cond_init(&arrived, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return error;
 }
 
 static dicomm_result_t start_progress(void)
@@ -566,7 +839,9 @@ static dicomm_result_t start_progress(void)
 	if (!registered)
 		pthread_atfork(NULL, NULL, forget);
 	registered = true;
-	error = thread_start(NULL, "dicomm-progress", progress, NULL);
+	error = make_condition();
+	if (!error)
+		error = thread_start(NULL, "dicomm-progress", progress, NULL);
 	if (error) {
 		errno = error;
 		return FAIL(DICOMM_ERR_SYSTEM, "progress thread: create: %m");
@@ -602,7 +877,41 @@ static struct batch *make_work(const struct item *items, size_t n)
 				.stream = items[i].stream, .work = w};
 	}
 	w->nitems = w->left = n;
+	for (size_t i = 0; i < n; i++)
+		w->on_device |= items[i].comm->dev != NULL;
 	return w;
+}
+
+/* Are the calls short enough to be begun by who queues them? */
+static bool is_short(const struct batch *w)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		const struct call *call = &w->items[i].call;
+
+		if (call->own || w->items[i].counts)
+			return false;
+		bytes += call->coll == COLL_BARRIER
+				 ? 1
+				 : call->count * type_bytes(call->type);
+	}
+	return bytes <= SHORT_BYTES;
+}
+
+/* With the lock held: somebody has to run what was queued. If `wait`, the
+ * caller is about to wait, which does it. */
+static void set_off(const struct batch *w, bool wait)
+{
+	bool brief = !w->on_device && (wait || is_short(w));
+
+	if (!brief)
+		hurry = true;
+	else if (!wait)
+		drive_once();
+	if (is_left_alone() && !wait &&
+	    (hurry ? progress_is != AWAKE : progress_is == ASLEEP))
+		pthread_cond_signal(&arrived);
 }
 
 dicomm_result_t stream_submit(const struct item *items, size_t n,
@@ -645,7 +954,10 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	*inbox_tail = w;
 	inbox_tail = &w->next;
 	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
-	pthread_cond_signal(&arrived);
+	submitted++;
+	if (w->on_device)
+		atomic_fetch_add(&on_devices, 1);
+	set_off(w, wait);
 	pthread_mutex_unlock(&lock);
 	if (!wait)
 		return DICOMM_SUCCESS;

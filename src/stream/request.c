@@ -11,18 +11,12 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/yield.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
 #include "src/stream/submit.h"
 
 #define REQUEST_MAGIC UINT64_C(0xd1c04e90e57a0001)
-
-/* Looks that a waiter makes at once, then looks between which it gives its core
- * away, before it sleeps: to be woken takes tens of microseconds. */
-#define LOOKS 64
-#define YIELDS 200
 
 static struct handle_pool pool = HANDLE_POOL(struct dicomm_request);
 
@@ -70,8 +64,7 @@ void request_complete(struct dicomm_request *r, dicomm_result_t status,
 	request_put(r);
 }
 
-/* Sleep while the request is not done, until then at most. */
-static void sleep_until(struct dicomm_request *r, uint64_t end_ns)
+void request_sleep(struct dicomm_request *r, uint64_t end_ns)
 {
 	uint32_t pending = REQUEST_PENDING;
 	struct timespec t = {.tv_sec = (time_t)(end_ns / 1000000000u),
@@ -87,26 +80,9 @@ static void sleep_until(struct dicomm_request *r, uint64_t end_ns)
 
 bool request_await(struct dicomm_request *r, uint64_t ns)
 {
-	uint64_t end;
-
-	for (int i = 0; i < LOOKS; i++) {
-		if (request_is_done(r))
-			return true;
-		cpu_relax();
-	}
-	end = ns ? clock_ns() + ns : 0;
-	for (int i = 0; i < YIELDS; i++) {
-		if (request_is_done(r))
-			return true;
-		if (!core_yield())
-			break;
-	}
-	while (!request_is_done(r)) {
-		if (end && clock_ns() >= end)
-			return false;
-		sleep_until(r, end);
-	}
-	return true;
+	if (!request_is_done(r))
+		stream_await(r, ns ? clock_ns() + ns : 0);
+	return request_is_done(r);
 }
 
 /* ---- public ---- */
@@ -165,6 +141,8 @@ dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
 dicomm_result_t dicomm_request_query(dicomm_request_t request)
 {
 	TRY(check(request, "request_query"));
+	if (!request_is_done(request))
+		stream_poll();
 	return request_is_done(request) ? result_of(request)
 					: DICOMM_IN_PROGRESS;
 }
@@ -188,7 +166,10 @@ dicomm_result_t dicomm_request_call(dicomm_request_t request,
 	if (!fn)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "request_call: fn is NULL");
-	return callbacks_set(request, fn, ctx);
+	TRY(callbacks_set(request, fn, ctx));
+	if (!request_is_done(request))
+		stream_hurry();
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t dicomm_request_free(dicomm_request_t request)

@@ -40,8 +40,12 @@ static inline bool request_is_done(struct dicomm_request *r)
 	return atomic_load_explicit(&r->state, memory_order_acquire) ==
 	       REQUEST_DONE;
 }
-/* Wait for at most that long; 0: until it is done. False: it is not. */
+/* Wait for at most that long; 0: until it is done. False: it is not. This
+ * thread may run what is queued meanwhile. */
 bool request_await(struct dicomm_request *r, uint64_t ns);
+/* Sleep while it is not done, until then at most; 0: for ever. May return
+ * early. */
+void request_sleep(struct dicomm_request *r, uint64_t end_ns);
 /* It has ended. Wakes its waiters, and has its callback called. One on the
  * stack may be gone when this returns. */
 void request_complete(struct dicomm_request *r, dicomm_result_t status,

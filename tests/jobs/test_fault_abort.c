@@ -122,6 +122,22 @@ static void *interrupt(void *arg)
 	return NULL;
 }
 
+/* Receive what nobody sends: a blocking call, or one on a host stream, and a
+ * wait for it. */
+static dicomm_result_t receive_in_vain(struct job_rank *me)
+{
+	dicomm_stream_t stream = NULL;
+	dicomm_result_t status, ended = DICOMM_SUCCESS;
+	int32_t x = 0;
+
+	if (me->arg)
+		JOB_TRY(dicomm_host_stream_create(&stream));
+	status = dicomm_recv(&x, 1, DICOMM_INT32, 1, me->comm, stream);
+	if (stream)
+		ended = dicomm_host_stream_destroy(stream);
+	return status == DICOMM_SUCCESS ? ended : status;
+}
+
 /* The thread that is inside the call cannot wait for it. */
 static void interrupted(struct job_rank *me)
 {
@@ -141,12 +157,9 @@ static void interrupted(struct job_rank *me)
 	self = pthread_self();
 	JOB_CHECK(!pthread_create(&thread, NULL, interrupt, &self),
 		  "no thread");
-	while (status == DICOMM_SUCCESS) {
-		int32_t x = 0;
-
-		/* Nobody sends: it waits, and the signal comes meanwhile. */
-		status = dicomm_recv(&x, 1, DICOMM_INT32, 1, me->comm, NULL);
-	}
+	/* The signal comes meanwhile. */
+	while (status == DICOMM_SUCCESS)
+		status = receive_in_vain(me);
 	JOB_CHECK(status == DICOMM_ERR_ABORTED &&
 			  strstr(dicomm_get_last_error(me->comm),
 				 "rank 0 aborted"),
@@ -163,7 +176,10 @@ static void interrupted(struct job_rank *me)
 
 START_TEST(a_signal_handler_aborts_the_call_that_it_interrupts)
 {
-	job_run(&(struct job){.run = interrupted, .ranks = 2});
+	static const bool on_stream = true;
+
+	job_run(&(struct job){
+		.run = interrupted, .arg = _i ? &on_stream : NULL, .ranks = 2});
 }
 END_TEST
 
@@ -891,9 +907,10 @@ int main(void)
 	/* An abort tells the peers, for which it allocates memory; the thread
 	 * sanitizer refuses that in a handler. */
 	if (!job_has_thread_sanitizer())
-		tcase_add_test(
+		tcase_add_loop_test(
 			tcase,
-			a_signal_handler_aborts_the_call_that_it_interrupts);
+			a_signal_handler_aborts_the_call_that_it_interrupts, 0,
+			2);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted, 0, HOWS);
 	tcase_add_loop_test(tcase, a_waiting_call_is_aborted_among_threads, 0,
 			    HOWS);

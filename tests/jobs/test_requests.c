@@ -182,6 +182,97 @@ START_TEST(each_waiter_is_woken_by_its_own_operation)
 }
 END_TEST
 
+/* ---- who runs what is queued ---- */
+
+static const char *const routes[] = {"DICOMM_TRANSPORTS=shm",
+				     "DICOMM_TRANSPORTS=tcp"};
+
+/* Rank 0 queues a short receive and a reply on one stream, and calls the
+ * library no more until rank 1 has the reply. */
+static void nobody_waits(struct job_rank *me)
+{
+	dicomm_stream_t stream = new_stream();
+
+	for (int32_t i = 0; i < 20; i++) {
+		int32_t x = i, y = -1;
+
+		if (me->rank) {
+			JOB_TRY(dicomm_send(&x, 1, DICOMM_INT32, 0, me->comm,
+					    NULL));
+			JOB_TRY(dicomm_recv(&y, 1, DICOMM_INT32, 0, me->comm,
+					    NULL));
+			JOB_CHECK(y == i, "round %d: got %d", i, y);
+		} else {
+			JOB_TRY(dicomm_recv(&y, 1, DICOMM_INT32, 1, me->comm,
+					    stream));
+			JOB_TRY(dicomm_send(&y, 1, DICOMM_INT32, 1, me->comm,
+					    stream));
+		}
+		job_barrier();
+		JOB_TRY(dicomm_host_stream_synchronize(stream));
+		/* The progress thread sleeps deeper after a longer pause. */
+		job_sleep_ms(i % 3 * 5);
+	}
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+}
+
+START_TEST(what_nobody_waits_for_goes_on)
+{
+	job_run(&(struct job){
+		.run = nobody_waits, .ranks = 2, .env = {routes[_i]}});
+}
+END_TEST
+
+/* One thread waits for a message that comes last, while another waits for many
+ * short ones: neither depends on the other. */
+static void beside(struct job_rank *me)
+{
+	enum { N = 200 };
+	dicomm_stream_t stream = new_stream(), last = new_stream();
+	int32_t in[N], out = 0, end = 0;
+	struct sleeper s = {.got = &end};
+	dicomm_request_t request;
+
+	if (!me->rank) {
+		JOB_TRY(dicomm_recv_tag(&end, 1, DICOMM_INT32, 1, 9, me->comm,
+					last, NULL));
+		s.request = request_of(last);
+		JOB_CHECK(!pthread_create(&s.thread, NULL, sleeps, &s),
+			  "no thread");
+	}
+	for (int32_t i = 0; i < N; i++) {
+		JOB_TRY(dicomm_allreduce(&i, &in[i], 1, DICOMM_INT32,
+					 DICOMM_SUM, me->comm, stream));
+		request = request_of(stream);
+		if (i % 2)
+			while (dicomm_request_query(request) ==
+			       DICOMM_IN_PROGRESS)
+				;
+		JOB_TRY(dicomm_request_wait(request, LONG_MS));
+		JOB_TRY(dicomm_request_free(request));
+		JOB_CHECK(in[i] == i * me->ranks, "sum %d: %d", i, in[i]);
+		out += in[i];
+	}
+	if (me->rank) {
+		JOB_TRY(dicomm_send_tag(&out, 1, DICOMM_INT32, 0, 9, me->comm,
+					NULL));
+	} else {
+		pthread_join(s.thread, NULL);
+		JOB_CHECK(s.status == DICOMM_SUCCESS && s.seen == out,
+			  "status %d, got %d instead of %d", s.status, s.seen,
+			  out);
+		JOB_TRY(dicomm_request_free(s.request));
+	}
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	JOB_TRY(dicomm_host_stream_destroy(last));
+}
+
+START_TEST(threads_wait_beside_each_other)
+{
+	job_run(&(struct job){.run = beside, .ranks = 2, .env = {routes[_i]}});
+}
+END_TEST
+
 /* ---- callbacks ---- */
 
 struct note {
@@ -394,6 +485,8 @@ int main(void)
 	tcase_add_loop_test(tcase, a_request_is_of_one_operation, 0, 2);
 	tcase_add_test(tcase, many_requests_end_with_their_operations);
 	tcase_add_test(tcase, each_waiter_is_woken_by_its_own_operation);
+	tcase_add_loop_test(tcase, what_nobody_waits_for_goes_on, 0, 2);
+	tcase_add_loop_test(tcase, threads_wait_beside_each_other, 0, 2);
 	tcase_add_test(tcase, a_callback_may_wait_for_another);
 	tcase_add_test(tcase, a_callback_may_call_the_library);
 	tcase_add_test(tcase, a_request_tells_the_failure_of_its_operation);
