@@ -477,7 +477,8 @@ typedef struct {
 	 * and networks reach; see dicomm_comm_register(). */
 	uint64_t bytes_copied;
 	/** Of memory_bytes: in the memory of this rank's device; 0 on a host
-	 * rank. What the driver takes for kernels and streams is not counted. */
+	 * rank. What the driver takes for kernels and streams is not counted.
+	 */
 	uint64_t device_bytes;
 } dicomm_stats_t;
 
@@ -787,6 +788,33 @@ const char *dicomm_get_last_error(dicomm_comm_t comm);
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
+
+/**
+ * Make the id by which the ranks of one communicator meet at an address that
+ * all of them know, so that nothing has to be handed over.
+ *
+ * Each rank calls it. The process of rank 0 listens at the address and serves
+ * the id, as with dicomm_get_unique_id(); no other communicator can begin there
+ * meanwhile. DICOMM_COMM_KEY is the secret, equal on all ranks: without it,
+ * whoever reaches the address can join, and a warning says so.
+ *
+ * Threads: any.
+ *
+ * @param address  "host:port" or "[address]:port"; in the process of rank 0, an
+ *                 address of its own
+ * @param rank     this rank, 0 or more
+ * @param id       set to the id, equal on all ranks
+ *
+ * @retval DICOMM_SUCCESS               *id is set
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  address or id is NULL, address is not of
+ *                                      that form or, on rank 0, unknown, rank
+ *                                      is negative, or DICOMM_COMM_KEY is
+ *                                      longer than 255 characters
+ * @retval DICOMM_ERR_SYSTEM            rank 0 cannot listen there
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ */
+dicomm_result_t dicomm_unique_id_at(const char *address, int rank,
+				    dicomm_unique_id_t *id);
 
 /**
  * Join a communicator as one of its ranks, with default options.

@@ -101,34 +101,53 @@ static bool make_handle(struct nccl_task *t)
 	return true;
 }
 
-static void warn_of_fixed_id(void)
-{
-	const char *where = getenv("NCCL_COMM_ID");
+/* With NCCL_COMM_ID each rank asks for the id itself, before it tells its
+ * number. So this is the address only, and init() makes an id of it. */
+#define AT "dicomm-at:"
 
-	if (where && *where)
-		nccl_warn("NCCL_COMM_ID %.64s: ncclGetUniqueId() makes an id "
-			  "of its own all the same, which the program has to "
-			  "hand to its other ranks",
-			  where);
+/* The variable may also have a whole id, as DICOMM_COMM_ID may. */
+static ncclResult_t given_id(const char *f, const char *given, ncclUniqueId *id)
+{
+	const char *prefix = strncmp(given, "dicomm1:", 8) ? AT : "";
+
+	memset(id, 0, sizeof(*id));
+	if (snprintf(id->internal, sizeof(id->internal), "%s%s", prefix,
+		     given) < (int)sizeof(id->internal))
+		return ncclSuccess;
+	return nccl_refuse(ncclInvalidArgument,
+			   "%s: NCCL_COMM_ID is too long: %zu characters", f,
+			   strlen(given));
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	const char *given = getenv("NCCL_COMM_ID");
 	dicomm_unique_id_t made;
 	dicomm_result_t status;
 
 	nccl_look_around();
-	pthread_once(&once, warn_of_fixed_id);
 	if (!id)
 		return nccl_refuse(ncclInvalidArgument, "%s: id is NULL",
 				   __func__);
+	if (given && *given)
+		return given_id(__func__, given, id);
 	status = dicomm_get_unique_id(&made);
 	if (status == DICOMM_SUCCESS)
 		memcpy(id, &made, sizeof(*id));
 	return nccl_from(status);
 }
 NCCL_ALIAS(ncclGetUniqueId);
+
+static ncclResult_t read_id(const ncclUniqueId *id, int rank,
+			    dicomm_unique_id_t *out)
+{
+	if (strncmp(id->internal, AT, strlen(AT))) {
+		memcpy(out, id, sizeof(*out));
+		return ncclSuccess;
+	}
+	return nccl_from(
+		dicomm_unique_id_at(id->internal + strlen(AT), rank, out));
+}
 
 /* An id of NCCL's begins with a random number, and then says where to meet. */
 static void tell_address(const char *id, char *text, size_t room)
@@ -204,7 +223,9 @@ static ncclResult_t init(const char *f, ncclComm_t *comm, int nranks,
 		return refused(result);
 	nccl_device_current(&device);
 	memcpy(t.device, device.name, sizeof(t.device));
-	memcpy(&t.id, id, sizeof(t.id));
+	result = read_id(id, rank, &t.id);
+	if (result != ncclSuccess)
+		return refused(result);
 	if (!make_handle(&t))
 		return refused(ncclSystemError);
 	return submit(&t, comm);
@@ -251,7 +272,6 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devices)
 		.f = __func__, .kind = NCCL_TASK_INIT, .nranks = ndev};
 	struct nccl_device device;
 	ncclResult_t result = ncclSuccess;
-	ncclUniqueId id;
 
 	nccl_look_around();
 	if (!comms || ndev < 1)
@@ -265,13 +285,12 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devices)
 			return nccl_refuse(ncclInvalidArgument,
 					   "%s: devlist[%d] is %d", __func__, i,
 					   devices[i]);
-	result = ncclGetUniqueId(&id);
+	result = nccl_from(dicomm_get_unique_id(&t.id));
 	if (result == ncclSuccess)
 		result = nccl_config_read(__func__, NULL, &t.options);
 	if (result != ncclSuccess)
 		return result;
 	t.options.blocking = true;
-	memcpy(&t.id, &id, sizeof(t.id));
 	ncclGroupStart();
 	for (int i = 0; i < ndev && result == ncclSuccess; i++) {
 		nccl_device_nth(devices ? devices[i] : i, &device);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/boot/control/id.h"
@@ -186,6 +187,19 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "get_unique_id: id is NULL");
 	return id_create(id);
+}
+
+dicomm_result_t dicomm_unique_id_at(const char *address, int rank,
+				    dicomm_unique_id_t *id)
+{
+	if (!address || !id)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "unique_id_at: %s is NULL",
+			    address ? "id" : "address");
+	if (rank < 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "unique_id_at: rank %d: negative", rank);
+	return id_derive(address, "", config_string(CONFIG_COMM_KEY), rank, id);
 }
 
 dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,

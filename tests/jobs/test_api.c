@@ -551,6 +551,7 @@ static void without_communicator(struct job_rank *me)
 	dicomm_adapter_info_t adapter;
 	dicomm_device_info_t device;
 	dicomm_param_info_t param;
+	dicomm_unique_id_t id;
 	char text[2000];
 	int n = 0;
 
@@ -559,6 +560,10 @@ static void without_communicator(struct job_rank *me)
 	JOB_CHECK(n == DICOMM_VERSION, "version %d", n);
 	JOB_REFUSED(dicomm_get_version(NULL), BAD, "version is NULL");
 	JOB_REFUSED(dicomm_get_unique_id(NULL), BAD, "id is NULL");
+	JOB_REFUSED(dicomm_unique_id_at(NULL, 0, &id), BAD, "address is NULL");
+	JOB_REFUSED(dicomm_unique_id_at("a:1", 0, NULL), BAD, "id is NULL");
+	JOB_REFUSED(dicomm_unique_id_at("a:1", -1, &id), BAD, "rank -1");
+	JOB_REFUSED(dicomm_unique_id_at("a", 1, &id), BAD, "\"a\" is not host");
 	for (int i = -1; i < 30; i++)
 		JOB_CHECK(dicomm_get_error_string((dicomm_result_t)i)[0],
 			  "no text for result %d", i);

@@ -4,6 +4,7 @@
  * groups, ends, options of all versions, and what is refused. What a program
  * does with devices is in nccl_client.sh.
  */
+#include <arpa/inet.h>
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
@@ -408,6 +409,54 @@ static void init_all(struct job_rank *me)
 	REFUSES(ncclCommInitAll(comms, 0, NULL), ARGUMENT, "ndev 0");
 	REFUSES(ncclCommInitAll(NULL, 1, NULL), ARGUMENT, "comms");
 }
+
+/* Nobody hands the id over; a communicator begins where the last one did. */
+static void meet_at_an_address(struct job_rank *me)
+{
+	dicomm_unique_id_t whole = job_id();
+	ncclComm_t comm[8];
+	ncclUniqueId id;
+
+	for (int i = 0; i < 8; i++) {
+		MUST(ncclGetUniqueId(&id));
+		MUST(ncclCommInitRank(&comm[i], me->ranks, id, me->rank));
+		works(comm[i], me->ranks);
+	}
+	for (int i = 0; i < 8; i++)
+		MUST(ncclCommDestroy(comm[i]));
+	setenv("NCCL_COMM_ID", "nowhere", 1);
+	MUST(ncclGetUniqueId(&id));
+	REFUSES(ncclCommInitRank(comm, 1, id, 0), ARGUMENT,
+		"\"nowhere\" is not host:port");
+	setenv("NCCL_COMM_ID", whole.text, 1); /* or a whole id */
+	MUST(ncclGetUniqueId(&id));
+	JOB_CHECK(!strcmp(id.internal, whole.text), "another id");
+	MUST(ncclCommInitRank(comm, me->ranks, id, me->rank));
+	works(comm[0], me->ranks);
+	MUST(ncclCommDestroy(comm[0]));
+}
+
+START_TEST(ranks_meet_at_a_known_address)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	char where[64];
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	/* A port that was free a moment ago */
+	ck_assert(!bind(fd, (struct sockaddr *)&at, len));
+	ck_assert(!getsockname(fd, (struct sockaddr *)&at, &len));
+	close(fd);
+	snprintf(where, sizeof(where), "NCCL_COMM_ID=127.0.0.1:%d",
+		 ntohs(at.sin_port));
+	job_run(&(struct job){.run = meet_at_an_address,
+			      .ranks = 3,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none", where,
+				      "DICOMM_COMM_KEY=open sesame"}});
+}
+END_TEST
 
 START_TEST(init_all_makes_ranks_of_one_process)
 {
@@ -1267,6 +1316,7 @@ int main(void)
 	tcase_add_test(tcase, a_group_can_be_asked_how_long_it_takes);
 	tcase_add_test(tcase, more_operators_than_the_library_has);
 	tcase_add_test(tcase, memory_is_allocated_registered_and_a_window);
+	tcase_add_test(tcase, ranks_meet_at_a_known_address);
 	tcase_add_test(tcase, init_all_makes_ranks_of_one_process);
 	tcase_add_test(tcase, a_thread_is_many_ranks_by_a_group);
 	tcase_add_test(tcase, a_thread_grows_by_a_group);
