@@ -716,7 +716,7 @@ void stream_poll(void)
 void stream_hurry(void)
 {
 	pthread_mutex_lock(&lock);
-	hurry = batches || inbox || atomic_load(&driven);
+	hurry = atomic_load(&driven) || batches || inbox;
 	if (is_left_alone() && progress_is != AWAKE)
 		pthread_cond_signal(&arrived);
 	pthread_mutex_unlock(&lock);
