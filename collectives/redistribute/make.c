@@ -367,7 +367,7 @@ static dicomm_result_t choose(struct redist_plan *p,
 			      const struct redist_request *r,
 			      const struct ways_input *in, uint64_t staging)
 {
-	TRY(cost_of_ways(in, &r->params, staging, p->cost));
+	TRY(cost_of_ways(in, &r->params, &r->memory, staging, p->cost));
 	p->way = r->way;
 	for (dicomm_way_t w = DICOMM_WAY_DIRECT; w < WAYS && !r->way; w++)
 		if (!p->way || p->cost[w].ps < p->cost[p->way].ps)
