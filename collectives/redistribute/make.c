@@ -378,13 +378,13 @@ static dicomm_result_t choose(struct redist_plan *p,
 dicomm_result_t redist_plan_make(const struct redist_request *r,
 				 struct redist_plan **out)
 {
-	struct ways_input in = {r->tensors, r->n, r->ranks, r->links,
-				r->unwanted};
-	struct making m = {.c = {.request = r, .staging = r->staging}};
+	struct ways_input in = {
+		r->tensors,  r->n,
+		r->ranks,    r->links,
+		r->unwanted, r->staging ? r->staging : REDIST_STAGING};
+	struct making m = {.c = {.request = r, .staging = in.staging}};
 	dicomm_result_t status;
 
-	if (!m.c.staging)
-		m.c.staging = REDIST_STAGING;
 	if (m.c.staging < REDIST_LEAST_STAGING)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "redistribute: staging_bytes %zu: below %d",

@@ -313,6 +313,37 @@ START_TEST(a_boundary_is_crossed_over_all_links)
 }
 END_TEST
 
+/* A tensor that takes several rounds: no link is idle in the first one. */
+START_TEST(all_links_are_used_from_the_first_round_on)
+{
+	static const int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
+	dicomm_tensor_t t = DICOMM_TENSOR_INITIALIZER;
+	struct redist_request r = {.tensors = &t,
+				   .n = 1,
+				   .params = params,
+				   .way = DICOMM_WAY_SCATTER,
+				   .ranks = 8};
+	struct redist_plan *plan;
+
+	t.type = DICOMM_FLOAT32;
+	t.axes = 1;
+	t.shape[0] = 4 * (REDIST_STAGING / 4);
+	t.sources = t.targets = 4;
+	t.source = shard(ranks, 4, 1, &t, -1);
+	t.target = shard(ranks + 4, 4, 1, &t, -1);
+	for (r.rank = 0; r.rank < r.ranks; r.rank++) {
+		ck_assert_int_eq(redist_plan_make(&r, &plan), DICOMM_SUCCESS);
+		ck_assert_uint_gt(plan->nrounds, 2);
+		ck_assert_msg(plan->rounds[0].number == 0,
+			      "rank %d begins with round %u", r.rank,
+			      plan->rounds[0].number);
+		redist_plan_free(plan);
+	}
+	free((void *)(uintptr_t)t.source);
+	free((void *)(uintptr_t)t.target);
+}
+END_TEST
+
 /* A way between islands carries one copy, or one for each that wants it. */
 START_TEST(a_narrow_way_between_islands_is_crossed_once)
 {
@@ -335,6 +366,7 @@ int main(void)
 	tcase_add_test(t, a_large_plan_is_made_in_time_and_memory);
 	tcase_add_test(t, messages_are_as_many_as_pairs_of_ranks);
 	tcase_add_loop_test(t, a_boundary_is_crossed_over_all_links, 0, 4);
+	tcase_add_test(t, all_links_are_used_from_the_first_round_on);
 	tcase_add_test(t, a_narrow_way_between_islands_is_crossed_once);
 	suite_add_tcase(s, t);
 	return runner_main(s);
