@@ -19,11 +19,18 @@ struct cost {
 
 #define COST_UNKNOWN UINT64_MAX
 
+/* A piece of at least this many bytes is a message by itself. If it is
+ * contiguous in the tensor, it needs no staging memory. */
+#define REDIST_LARGE (UINT64_C(256) << 10)
+
 /* Computes the cost of each way, by its number. First checks that the layouts
  * fit each other. `staging` is how many bytes a rank can move in one round.
- * Returns DICOMM_ERR_INVALID_ARGUMENT or DICOMM_ERR_NO_MEMORY on failure. */
+ * Rates of `memory` replace those of `params` where the tensors do not fit into
+ * the cache of a core. Returns DICOMM_ERR_INVALID_ARGUMENT or
+ * DICOMM_ERR_NO_MEMORY on failure. */
 dicomm_result_t cost_of_ways(const struct ways_input *in,
 			     const struct estimate_params *params,
+			     const struct memory_rates *memory,
 			     uint64_t staging, struct cost out[WAYS]);
 
 #endif

@@ -367,7 +367,7 @@ static dicomm_result_t choose(struct redist_plan *p,
 			      const struct redist_request *r,
 			      const struct ways_input *in, uint64_t staging)
 {
-	TRY(cost_of_ways(in, &r->params, staging, p->cost));
+	TRY(cost_of_ways(in, &r->params, &r->memory, staging, p->cost));
 	p->way = r->way;
 	for (dicomm_way_t w = DICOMM_WAY_DIRECT; w < WAYS && !r->way; w++)
 		if (!p->way || p->cost[w].ps < p->cost[p->way].ps)
@@ -378,13 +378,13 @@ static dicomm_result_t choose(struct redist_plan *p,
 dicomm_result_t redist_plan_make(const struct redist_request *r,
 				 struct redist_plan **out)
 {
-	struct ways_input in = {r->tensors, r->n, r->ranks, r->links,
-				r->unwanted};
-	struct making m = {.c = {.request = r, .staging = r->staging}};
+	struct ways_input in = {
+		r->tensors,  r->n,
+		r->ranks,    r->links,
+		r->unwanted, r->staging ? r->staging : REDIST_STAGING};
+	struct making m = {.c = {.request = r, .staging = in.staging}};
 	dicomm_result_t status;
 
-	if (!m.c.staging)
-		m.c.staging = REDIST_STAGING;
 	if (m.c.staging < REDIST_LEAST_STAGING)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "redistribute: staging_bytes %zu: below %d",

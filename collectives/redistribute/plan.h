@@ -19,9 +19,6 @@
 #include "collectives/redistribute/cost.h"
 #include "collectives/redistribute/strided.h"
 
-/* A piece of at least this many bytes is a message by itself. If it is
- * contiguous in the tensor, it needs no staging memory. */
-#define REDIST_LARGE (UINT64_C(256) << 10)
 #define REDIST_STAGING (UINT64_C(64) << 20)
 #define REDIST_LEAST_STAGING 4096
 
@@ -102,6 +99,7 @@ struct redist_request {
 	int rank, ranks;
 	const struct links *links; /* NULL: all ranks are on one node */
 	struct estimate_params params;
+	struct memory_rates memory;
 	dicomm_way_t way;
 	uint64_t staging; /* in bytes; 0: REDIST_STAGING */
 	bool unwanted;

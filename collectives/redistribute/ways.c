@@ -182,6 +182,47 @@ static uint32_t least_loaded(const struct walk *w)
 	return best;
 }
 
+/* Delivers the part [lo, hi) of the axis in one share for each of n ranks. The
+ * first rank changes from cell to cell. So if there are fewer shares than
+ * ranks, it is not always the same ranks that get nothing. */
+static dicomm_result_t scatter_part(struct walk *w, const struct overlay *o,
+				    const struct overlay_cell *cell,
+				    struct ways_delivery *d, uint32_t n,
+				    int axis, int64_t lo, int64_t hi)
+{
+	uint64_t all = 0, sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		all += share(w, w->wanters[(i + w->cells) % w->nwanters].rank);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t me = (uint32_t)((i + w->cells) % w->nwanters);
+		uint64_t next = sum + share(w, w->wanters[me].rank);
+
+		d->lo[axis] = lo + (int64_t)((unsigned __int128)(hi - lo) *
+					     sum / all);
+		d->hi[axis] = lo + (int64_t)((unsigned __int128)(hi - lo) *
+					     next / all);
+		sum = next;
+		if (d->lo[axis] != d->hi[axis])
+			TRY(deliver_to_one(w, o, cell, d, me));
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Returns into how many parts a cell is cut, one after the other, such that
+ * several fit into the staging memory of a rank: it receives a part, and sends
+ * it on. Otherwise a round would have the shares of a few ranks only, and the
+ * links of the others would be idle. A part keeps an index for each share. */
+static int64_t parts(const struct walk *w, uint64_t bytes, int terms,
+		     uint32_t n, int64_t len)
+{
+	uint64_t most = w->in->staging / (4 + 2 * (uint64_t)terms / n);
+	int64_t k =
+		most && most < bytes ? (int64_t)(1 + (bytes - 1) / most) : 1;
+
+	return k <= len / n ? k : len < n ? 1 : len / n;
+}
+
 static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
 			       const struct overlay_cell *cell,
 			       struct ways_delivery *d)
@@ -189,8 +230,7 @@ static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
 	uint64_t bytes = boxes_elements(cell->lo, cell->hi, o->tensor->axes) *
 			 type_bytes(o->tensor->type);
 	uint32_t n = w->nwanters;
-	int64_t len;
-	uint64_t all = 0, sum = 0;
+	int64_t lo, len, k;
 	int axis;
 
 	if (n > SHARES)
@@ -200,24 +240,13 @@ static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
 	if (n == 1)
 		return deliver_to_one(w, o, cell, d, least_loaded(w));
 	axis = share_axis(cell, o->tensor->axes, n);
-	len = cell->hi[axis] - cell->lo[axis];
-	/* The first rank changes from cell to cell. So if there are fewer
-	 * shares than ranks, it is not always the same ranks that get nothing.
-	 */
-	for (uint32_t i = 0; i < n; i++)
-		all += share(w, w->wanters[(i + w->cells) % w->nwanters].rank);
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t me = (uint32_t)((i + w->cells) % w->nwanters);
-		uint64_t next = sum + share(w, w->wanters[me].rank);
-
-		d->lo[axis] = cell->lo[axis] +
-			      (int64_t)((unsigned __int128)len * sum / all);
-		d->hi[axis] = cell->lo[axis] +
-			      (int64_t)((unsigned __int128)len * next / all);
-		sum = next;
-		if (d->lo[axis] != d->hi[axis])
-			TRY(deliver_to_one(w, o, cell, d, me));
-	}
+	lo = cell->lo[axis];
+	len = cell->hi[axis] - lo;
+	k = parts(w, bytes, d->terms, n, len);
+	for (int64_t i = 0; i < k; i++)
+		TRY(scatter_part(w, o, cell, d, n, axis,
+				 lo + (int64_t)((__int128)len * i / k),
+				 lo + (int64_t)((__int128)len * (i + 1) / k)));
 	return DICOMM_SUCCESS;
 }
 

@@ -22,6 +22,7 @@ struct ways_input {
 	int ranks;
 	const struct links *links; /* NULL: all ranks are on one node */
 	bool unwanted;             /* allow elements that no target wants */
+	uint64_t staging;          /* bytes that a rank can move in one round */
 };
 
 struct ways_delivery {

@@ -29,6 +29,15 @@ struct estimate_params {
 	uint32_t node_ranks, node_cores;
 };
 
+#define MEMORY_SPANS 3
+
+/* How fast one core copies, by how many bytes the copies read and write in all:
+ * from caches, or from memory. */
+struct memory_rates {
+	uint64_t bytes[MEMORY_SPANS];       /* at most so many, ascending */
+	uint64_t bytes_per_s[MEMORY_SPANS]; /* 0: not known */
+};
+
 /* Replaces rates by those of class c of nodes, where the declared links have
  * them: the rate between two ranks of a node, and the rate of reductions.
  * Copies become at least as fast as messages within the node. */

@@ -204,6 +204,10 @@ struct dicomm_comm {
 	/* By which it is to grow, made by this rank; "": none */
 	dicomm_unique_id_t grow_id;
 	struct select_table table;
+	/* Of rank 0, from the first plan of a redistribution on; then known is
+	 * true on all ranks. */
+	struct memory_rates memory;
+	bool memory_known;
 	/* All ranks are on one host, but some pair has no shared memory. Then
 	 * each rank counts as a host of its own in the table of links. */
 	bool apart;

@@ -113,6 +113,31 @@ static dicomm_result_t agree(struct dicomm_comm *comm, dicomm_result_t status,
 	return status != DICOMM_SUCCESS ? status : result;
 }
 
+/* All ranks use what rank 0 measures, so that they choose alike. */
+static dicomm_result_t share_memory_rates(struct dicomm_comm *comm)
+{
+	struct memory_rates mine = {.bytes = {0}};
+	struct memory_rates *all;
+	dicomm_result_t status;
+
+	if (comm->memory_known)
+		return DICOMM_SUCCESS;
+	all = calloc((size_t)comm->ranks, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "redistribute: no memory for %d ranks",
+			    comm->ranks);
+	if (!comm->rank && !comm->dev)
+		memory_measure(&mine);
+	status = gather_bytes(comm, &mine, all, sizeof(mine));
+	if (status == DICOMM_SUCCESS) {
+		comm->memory = all[0];
+		comm->memory_known = true;
+	}
+	free(all);
+	return status;
+}
+
 static dicomm_result_t make(struct dicomm_redistribute *r,
 			    const dicomm_tensor_t *tensors, size_t n,
 			    const dicomm_redistribute_config_t *config)
@@ -124,6 +149,7 @@ static dicomm_result_t make(struct dicomm_redistribute *r,
 		.rank = comm->rank,
 		.ranks = comm->ranks,
 		.params = comm->table.params,
+		.memory = comm->memory,
 		.way = config->way,
 		.staging = config->staging_bytes,
 		.unwanted = config->allow_unwanted,
@@ -191,10 +217,14 @@ dicomm_result_t dicomm_redistribute_plan(
 		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
 	struct dicomm_redistribute *r;
 	dicomm_result_t status;
+	bool alone;
 
 	TRY(check_plan_call(plan, tensors, n, comm));
 	config = config ? config : &none;
 	status = check_config(config);
+	alone = config->size == sizeof(*config) && config->local;
+	if (!alone)
+		TRY(share_memory_rates(comm));
 	pthread_once(&once, setup);
 	r = handle_alloc(&pool);
 	if (!r)
@@ -204,7 +234,7 @@ dicomm_result_t dicomm_redistribute_plan(
 	r->comm = comm;
 	if (status == DICOMM_SUCCESS)
 		status = make(r, tensors, n, config);
-	if (config->size != sizeof(*config) || !config->local)
+	if (!alone)
 		status = agree(comm, status,
 			       status == DICOMM_SUCCESS
 				       ? hash(tensors, n, config, r->plan)

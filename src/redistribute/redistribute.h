@@ -36,6 +36,9 @@ dicomm_result_t gather_bytes(struct dicomm_comm *comm, const void *mine,
 dicomm_result_t gather_blocks(struct dicomm_comm *comm, const void *mine,
 			      void *all, const size_t *bytes);
 
+/* Measures this machine, once, within about 20 ms. */
+void memory_measure(struct memory_rates *out);
+
 /* Can this rank's device do the sums of the plan? ERR_UNSUPPORTED. */
 dicomm_result_t run_check(const struct dicomm_comm *comm,
 			  const struct redist_plan *plan);

@@ -177,9 +177,11 @@ static void run_on_device(const struct job_rank *me, unsigned seed)
 	void *target[LAYOUTS_TENSORS], *back;
 	dicomm_redistribute_config_t config =
 		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
+	dicomm_redistribute_info_t info = {.size = sizeof(info)};
 	dicomm_redistribute_t plan;
 	char text[600], wrong[200];
 	struct layouts l;
+	uint64_t before;
 
 	layouts_draw(&l, seed, me->ranks, me->ranks, me->ranks, 6);
 	simplify(&l);
@@ -197,8 +199,14 @@ static void run_on_device(const struct job_rank *me, unsigned seed)
 		target[i] = to_device(me, layouts_target(t, me->rank),
 				      layouts_bytes(t, me->rank, true));
 	}
+	JOB_TRY(dicomm_redistribute_info(plan, &info));
+	before = stats_of(me).bytes_sent;
 	JOB_TRY(dicomm_redistribute_run(plan, source, target, NULL));
 	JOB_TRY(dicomm_comm_stream_synchronize(me->comm, NULL));
+	JOB_CHECK(stats_of(me).bytes_sent - before == info.bytes_sent,
+		  "seed %u: %zu bytes sent, info says %zu", seed,
+		  (size_t)(stats_of(me).bytes_sent - before),
+		  (size_t)info.bytes_sent);
 	for (size_t i = 0; i < l.n; i++) {
 		size_t n = layouts_bytes(&l.tensors[i], me->rank, true);
 

@@ -209,6 +209,153 @@ START_TEST(messages_are_as_many_as_pairs_of_ranks)
 }
 END_TEST
 
+/* ---- links ---- */
+
+/* Each rank on a host of its own; or `wide`: all that hold the tensor on one
+ * host, all that want it on another one, with a NIC for each rank. Or with
+ * `middle`, that rate between two islands. */
+struct network {
+	int ranks; /* that hold it; as many want it */
+	bool wide;
+	uint64_t middle;
+};
+
+#define NIC 25000000 /* bytes per second */
+
+static struct links *make_links(const struct network *net)
+{
+	uint32_t ranks = 2 * (uint32_t)net->ranks;
+	struct links *l = links_create(ranks, net->wide ? 2 : ranks, 1,
+				       net->middle ? 2 : 1);
+
+	ck_assert_ptr_nonnull(l);
+	l->class[0].nic.up = l->class[0].nic.down =
+		net->wide ? NIC * (uint64_t)net->ranks : NIC;
+	l->class[0].rank = NIC;
+	l->class[0].inside = 10000000000;
+	l->class[0].latency_ps = 20000000;
+	for (uint32_t r = 0; r < ranks; r++) {
+		uint32_t side = r >= ranks / 2;
+
+		l->node_of[r] = net->wide ? side : r;
+		if (net->middle)
+			l->island_of[r] = side;
+	}
+	for (uint32_t i = 0; i < l->islands && net->middle; i++)
+		l->island[i].up = l->island[i].down = net->middle;
+	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	return l;
+}
+
+/* 42 MB that all of one group have, and all of the other one want: seconds of
+ * each way. Returns the one that is chosen. */
+static dicomm_way_t cross(const struct network *net, double seconds[WAYS])
+{
+	struct links *links = make_links(net);
+	dicomm_tensor_t t = DICOMM_TENSOR_INITIALIZER;
+	struct redist_request r = {.tensors = &t,
+				   .n = 1,
+				   .links = links,
+				   .params = params,
+				   .ranks = 2 * net->ranks};
+	struct redist_plan *plan;
+	dicomm_way_t way;
+	int ranks[16];
+
+	r.params.node_ranks = r.params.node_cores = 8;
+	for (int i = 0; i < r.ranks; i++)
+		ranks[i] = i;
+	t.type = DICOMM_BFLOAT16;
+	t.axes = 2;
+	t.shape[0] = 4096;
+	t.shape[1] = 5120;
+	t.sources = t.targets = (size_t)net->ranks;
+	t.source = shard(ranks, net->ranks, 1, &t, -1);
+	t.target = shard(ranks + net->ranks, net->ranks, 1, &t, -1);
+	ck_assert_int_eq(redist_plan_make(&r, &plan), DICOMM_SUCCESS);
+	for (int w = 1; w < WAYS; w++)
+		seconds[w] = (double)plan->cost[w].ps / 1e12;
+	way = plan->way;
+	redist_plan_free(plan);
+	free((void *)(uintptr_t)t.source);
+	free((void *)(uintptr_t)t.target);
+	links_free(links);
+	return way;
+}
+
+static void near(double got, double want, const char *what)
+{
+	ck_assert_msg(got > 0.95 * want && got < 1.1 * want, "%s: %g s, not %g",
+		      what, got, want);
+}
+
+/* Bar: 3 times as fast as the leader for 4 ranks, 5.5 times for 8. */
+START_TEST(a_boundary_is_crossed_over_all_links)
+{
+	struct network net = {.ranks = _i % 2 ? 8 : 4, .wide = _i / 2};
+	double s[WAYS], once = 4096.0 * 5120 * 2 / NIC, n = net.ranks;
+	dicomm_way_t way = cross(&net, s);
+
+	printf("%d to %d ranks, %s: direct %.3f s, scatter %.3f, leader %.3f\n",
+	       net.ranks, net.ranks, net.wide ? "2 hosts" : "each a host",
+	       s[DICOMM_WAY_DIRECT], s[DICOMM_WAY_SCATTER],
+	       s[DICOMM_WAY_LEADER]);
+	ck_assert_double_ge(s[DICOMM_WAY_LEADER] / s[way],
+			    net.ranks == 8 ? 5.5 : 3);
+	near(s[DICOMM_WAY_DIRECT], once, "direct");
+	if (net.wide) {
+		ck_assert_int_eq(way, DICOMM_WAY_SCATTER);
+		near(s[DICOMM_WAY_SCATTER], once / n, "scatter");
+		near(s[DICOMM_WAY_LEADER], once, "leader");
+	} else {
+		near(s[DICOMM_WAY_SCATTER], once, "scatter");
+	}
+}
+END_TEST
+
+/* A tensor that takes several rounds: no link is idle in the first one. */
+START_TEST(all_links_are_used_from_the_first_round_on)
+{
+	static const int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
+	dicomm_tensor_t t = DICOMM_TENSOR_INITIALIZER;
+	struct redist_request r = {.tensors = &t,
+				   .n = 1,
+				   .params = params,
+				   .way = DICOMM_WAY_SCATTER,
+				   .ranks = 8};
+	struct redist_plan *plan;
+
+	t.type = DICOMM_FLOAT32;
+	t.axes = 1;
+	t.shape[0] = 4 * (REDIST_STAGING / 4);
+	t.sources = t.targets = 4;
+	t.source = shard(ranks, 4, 1, &t, -1);
+	t.target = shard(ranks + 4, 4, 1, &t, -1);
+	for (r.rank = 0; r.rank < r.ranks; r.rank++) {
+		ck_assert_int_eq(redist_plan_make(&r, &plan), DICOMM_SUCCESS);
+		ck_assert_uint_gt(plan->nrounds, 2);
+		ck_assert_msg(plan->rounds[0].number == 0,
+			      "rank %d begins with round %u", r.rank,
+			      plan->rounds[0].number);
+		redist_plan_free(plan);
+	}
+	free((void *)(uintptr_t)t.source);
+	free((void *)(uintptr_t)t.target);
+}
+END_TEST
+
+/* A way between islands carries one copy, or one for each that wants it. */
+START_TEST(a_narrow_way_between_islands_is_crossed_once)
+{
+	struct network net = {.ranks = 4, .middle = NIC / 4};
+	double s[WAYS], once = 4096.0 * 5120 * 2 / (NIC / 4);
+
+	ck_assert_int_eq(cross(&net, s), DICOMM_WAY_SCATTER);
+	near(s[DICOMM_WAY_DIRECT], 4 * once, "direct");
+	near(s[DICOMM_WAY_SCATTER], once + once / 4 * 3 / 4, "scatter");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("redistribute");
@@ -218,6 +365,9 @@ int main(void)
 	tcase_add_loop_test(t, random_layouts_are_as_defined, 0, SIZES);
 	tcase_add_test(t, a_large_plan_is_made_in_time_and_memory);
 	tcase_add_test(t, messages_are_as_many_as_pairs_of_ranks);
+	tcase_add_loop_test(t, a_boundary_is_crossed_over_all_links, 0, 4);
+	tcase_add_test(t, all_links_are_used_from_the_first_round_on);
+	tcase_add_test(t, a_narrow_way_between_islands_is_crossed_once);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
