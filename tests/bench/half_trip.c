@@ -121,7 +121,7 @@ static void run(int rank, char *buffer, size_t bytes, int n, bool put)
 
 static void be_rank(int rank, struct shared *s, size_t bytes, int n, bool put)
 {
-	char *buffer = calloc(2, bytes);
+	char *buffer = calloc(1, bytes);
 
 	if (rank == 0) {
 		must(dicomm_get_unique_id(&s->id));
@@ -133,8 +133,7 @@ static void be_rank(int rank, struct shared *s, size_t bytes, int n, bool put)
 	if (!buffer)
 		_exit(1);
 	if (put)
-		must(dicomm_comm_window_register(comm, buffer + bytes, bytes,
-						 &window,
+		must(dicomm_comm_window_register(comm, buffer, bytes, &window,
 						 DICOMM_WINDOW_DEFAULT));
 	run(rank, buffer, bytes, n, put);
 	if (put)
