@@ -106,6 +106,7 @@ struct dicomm_window {
 	uint32_t id; /* the same on all ranks */
 	uint8_t *at;
 	uint64_t bytes;
+	bool ends_alone; /* not with those of the other ranks */
 	uint64_t *sizes; /* owned: bytes of each rank */
 	struct mem_handles handles;
 	struct dicomm_window *next;
