@@ -681,6 +681,9 @@ typedef struct dicomm_window *dicomm_window_t;
 #define DICOMM_WINDOW_DEFAULT 0x00
 #define DICOMM_WINDOW_SYMMETRIC 0x01
 #define DICOMM_WINDOW_STRICT 0x02
+/** And one that is no hint: the window ends on each rank alone, as in NCCL; see
+ * dicomm_comm_window_deregister(). */
+#define DICOMM_WINDOW_ENDS_ALONE 0x100
 
 /** Signals of a context, and contexts, between each two ranks. */
 #define DICOMM_SIGNALS 256
@@ -2516,6 +2519,10 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
  * Returns when all ranks have called it and all that was put is there: nothing
  * writes the memory any more. Of a broken communicator it is a local call.
  * dicomm_comm_destroy() ends the windows that are left, and waits for nobody.
+ *
+ * With DICOMM_WINDOW_ENDS_ALONE it is a local call, which waits for nothing
+ * but what is queued on this rank. The caller knows that no peer puts into the
+ * window or gets from it any more: one that does breaks the communicator.
  *
  * Order: as dicomm_comm_window_register().
  *

@@ -18,6 +18,9 @@ enum nccl_op {
 	NCCL_RECV,
 	NCCL_ALLTOALLV,
 	NCCL_REDUCE_LOCAL,
+	NCCL_PUT_SIGNAL,
+	NCCL_SIGNAL,
+	NCCL_WAIT_SIGNAL,
 };
 
 struct nccl_call {
@@ -29,6 +32,12 @@ struct nccl_call {
 	size_t count;
 	/* Of alltoallv: counts and displacements of send, then of recv */
 	const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
+	/* Of what is one-sided; descs: count of them */
+	dicomm_window_t win;
+	size_t offset;
+	int signal, ctx;
+	unsigned flags;
+	const dicomm_wait_signal_desc_t *descs;
 	struct ncclComm *comm;
 	cudaStream_t stream;
 };
@@ -78,6 +87,16 @@ nccl_call_run(const struct nccl_call *c, dicomm_comm_t comm)
 	case NCCL_REDUCE_LOCAL:
 		return dicomm_reduce_local(c->send, c->recv, c->count, type, op,
 					   comm, c->stream);
+	case NCCL_PUT_SIGNAL:
+		return dicomm_put_signal(c->send, c->count, type, c->root,
+					 c->win, c->offset, c->signal, c->ctx,
+					 c->flags, comm, c->stream);
+	case NCCL_SIGNAL:
+		return dicomm_signal(c->root, c->signal, c->ctx, c->flags, comm,
+				     c->stream);
+	case NCCL_WAIT_SIGNAL:
+		return dicomm_wait_signal((int)c->count, c->descs, comm,
+					  c->stream);
 	}
 	return DICOMM_ERR_INTERNAL;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compat/nccl/window.h"
+
 _Atomic int nccl_groups;
 
 static _Thread_local struct {
@@ -15,6 +17,8 @@ static _Thread_local struct {
 	size_t ncalls, call_room;
 	struct nccl_task *tasks;
 	size_t ntasks, task_room;
+	struct ncclWindow_vidmem **windows; /* to be registered */
+	size_t nwindows, window_room;
 } group;
 
 bool nccl_group_of_thread(void)
@@ -80,6 +84,23 @@ static bool copy_counts(struct nccl_call *call)
 	return true;
 }
 
+/* So are these. */
+static bool copy_descs(struct nccl_call *call)
+{
+	dicomm_wait_signal_desc_t *all;
+
+	if (!call->count || !call->descs)
+		return true; /* the library sees to that */
+	all = malloc(call->count * sizeof(*all));
+	if (!all) {
+		nccl_refuse(ncclSystemError, "%s: out of memory", call->f);
+		return false;
+	}
+	memcpy(all, call->descs, call->count * sizeof(*all));
+	call->descs = all;
+	return true;
+}
+
 /* What it was created for, too, is looked at by the library, at the end. */
 static ncclResult_t check(const struct nccl_call *c)
 {
@@ -106,6 +127,8 @@ ncclResult_t nccl_group_call(const struct nccl_call *call)
 		*kept = *call;
 		if (call->op == NCCL_ALLTOALLV && !copy_counts(kept))
 			result = ncclInvalidArgument;
+		if (call->op == NCCL_WAIT_SIGNAL && !copy_descs(kept))
+			result = ncclSystemError;
 	}
 	if (result == ncclSuccess) {
 		group.ncalls++;
@@ -123,6 +146,17 @@ ncclResult_t nccl_group_task(const struct nccl_task *task)
 	return ncclSuccess;
 }
 
+ncclResult_t nccl_group_window(struct ncclWindow_vidmem *window)
+{
+	if (!grow(&group.windows, group.nwindows, &group.window_room,
+		  sizeof(*group.windows))) {
+		free(window);
+		return group.error;
+	}
+	group.windows[group.nwindows++] = window;
+	return ncclSuccess;
+}
+
 static int by_address(const void *a, const void *b)
 {
 	const struct ncclComm *x = *(struct ncclComm *const *)a;
@@ -131,15 +165,13 @@ static int by_address(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Those of the calls, each once, in one order for all threads. */
-static size_t list_comms(struct ncclComm **comms)
+/* Each once, in one order for all threads; returns how many are left. */
+static size_t sort_comms(struct ncclComm **comms, size_t all)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < group.ncalls; i++)
-		comms[i] = group.calls[i].comm;
-	qsort(comms, group.ncalls, sizeof(*comms), by_address);
-	for (size_t i = 0; i < group.ncalls; i++)
+	qsort(comms, all, sizeof(*comms), by_address);
+	for (size_t i = 0; i < all; i++)
 		if (!n || comms[n - 1] != comms[i])
 			comms[n++] = comms[i];
 	return n;
@@ -182,13 +214,41 @@ static ncclResult_t run_calls(void)
 	if (!comms)
 		return nccl_refuse(ncclSystemError,
 				   "ncclGroupEnd: out of memory");
-	n = list_comms(comms);
+	for (size_t i = 0; i < group.ncalls; i++)
+		comms[i] = group.calls[i].comm;
+	n = sort_comms(comms, group.ncalls);
 	result = enter_all(comms, n);
 	if (result == ncclSuccess) {
 		status = hand_on();
 		for (size_t i = 0; i < n; i++)
 			nccl_leave(comms[i]);
 		result = nccl_from(status);
+	}
+	free(comms);
+	return result;
+}
+
+static ncclResult_t run_windows(void)
+{
+	struct ncclComm **comms;
+	ncclResult_t result;
+	size_t n = group.nwindows;
+
+	if (!n)
+		return ncclSuccess;
+	comms = malloc(n * sizeof(*comms));
+	if (!comms)
+		return nccl_refuse(ncclSystemError,
+				   "ncclGroupEnd: out of memory");
+	for (size_t i = 0; i < n; i++)
+		comms[i] = group.windows[i]->comm;
+	n = sort_comms(comms, n);
+	result = enter_all(comms, n);
+	if (result == ncclSuccess) {
+		result = nccl_windows_register(group.windows, group.nwindows);
+		group.nwindows = 0;
+		for (size_t i = 0; i < n; i++)
+			nccl_leave(comms[i]);
 	}
 	free(comms);
 	return result;
@@ -241,7 +301,12 @@ static void forget(void)
 		}
 		if (c->op == NCCL_ALLTOALLV)
 			free((void *)(uintptr_t)c->sendcounts);
+		if (c->op == NCCL_WAIT_SIGNAL && c->count)
+			free((void *)(uintptr_t)c->descs);
 	}
+	for (size_t i = 0; i < group.nwindows; i++)
+		free(group.windows[i]);
+	free(group.windows);
 	free(group.calls);
 	free(group.tasks);
 	memset(&group, 0, sizeof(group));
@@ -275,6 +340,8 @@ static ncclResult_t end_group(bool simulated)
 		return result;
 	}
 	result = run_tasks(false);
+	if (result == ncclSuccess && !simulated)
+		result = run_windows();
 	if (is_good(result) && !simulated) {
 		r = run_calls();
 		if (r != ncclSuccess)

@@ -27,6 +27,8 @@ static inline bool nccl_group_open(void)
 ncclResult_t nccl_group_call(const struct nccl_call *call);
 /* Takes over what the task owns. */
 ncclResult_t nccl_group_task(const struct nccl_task *task);
+/* A window is registered at its end. Takes it over. */
+ncclResult_t nccl_group_window(struct ncclWindow_vidmem *window);
 /* A call in the group was refused: its end tells that. */
 ncclResult_t nccl_group_fail(ncclResult_t result);
 

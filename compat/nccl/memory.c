@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory: allocated, registered, and as windows. */
+/* Memory: allocated and registered. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "compat/nccl/call.h"
 #include "compat/nccl/device.h"
+#include "compat/nccl/window.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -121,46 +122,28 @@ ncclResult_t ncclMemFree(void *ptr)
 }
 NCCL_ALIAS(ncclMemFree);
 
-/* What is registered, until it is no longer, or the communicator ends. As a
- * window it has the program's own pointer in it; nobody else reaches into it.
+/* A buffer that is registered, until it is no longer, or the communicator ends
  */
-struct ncclWindow_vidmem {
+struct buffer {
 	struct ncclComm *comm;
-	void *buff, *handle;
-	bool window;
-	struct ncclWindow_vidmem *next;
+	void *handle;
+	struct buffer *next;
 };
 
-static struct ncclWindow_vidmem *registered;
+static struct buffer *registered;
 
-/* Taken out of the list if that is wanted */
-static struct ncclWindow_vidmem *
-find(const void *handle, const struct ncclComm *comm, bool window, bool take)
+static struct buffer *take(const void *handle, const struct ncclComm *comm)
 {
-	struct ncclWindow_vidmem **at, *w;
+	struct buffer **at, *b;
 
 	pthread_mutex_lock(&lock);
-	for (at = &registered; (w = *at); at = &w->next)
-		if (w == handle && w->comm == comm && w->window == window)
+	for (at = &registered; (b = *at); at = &b->next)
+		if ((b == handle || !handle) && b->comm == comm)
 			break;
-	if (w && take)
-		*at = w->next;
+	if (b)
+		*at = b->next;
 	pthread_mutex_unlock(&lock);
-	return w;
-}
-
-static struct ncclWindow_vidmem *take_one_of(const struct ncclComm *comm)
-{
-	struct ncclWindow_vidmem **at, *w;
-
-	pthread_mutex_lock(&lock);
-	for (at = &registered; (w = *at); at = &w->next)
-		if (w->comm == comm)
-			break;
-	if (w)
-		*at = w->next;
-	pthread_mutex_unlock(&lock);
-	return w;
+	return b;
 }
 
 bool nccl_memory_is_left(const struct ncclComm *comm)
@@ -168,135 +151,75 @@ bool nccl_memory_is_left(const struct ncclComm *comm)
 	bool left = false;
 
 	pthread_mutex_lock(&lock);
-	for (struct ncclWindow_vidmem *w = registered; w && !left; w = w->next)
-		left = w->comm == comm;
+	for (struct buffer *b = registered; b && !left; b = b->next)
+		left = b->comm == comm;
 	pthread_mutex_unlock(&lock);
 	return left;
 }
 
 void nccl_memory_forget(struct ncclComm *comm)
 {
-	struct ncclWindow_vidmem *w;
+	struct buffer *b;
 
-	while ((w = take_one_of(comm))) {
-		dicomm_comm_deregister(comm->comm, w->handle);
-		free(w);
+	while ((b = take(NULL, comm))) {
+		dicomm_comm_deregister(comm->comm, b->handle);
+		free(b);
 	}
-}
-
-static ncclResult_t enroll(const char *f, struct ncclComm *comm, void *buff,
-			   size_t size, bool window,
-			   struct ncclWindow_vidmem **out)
-{
-	struct ncclWindow_vidmem *w;
-	dicomm_result_t status;
-
-	if (!nccl_enter(comm))
-		return nccl_handle_refuse(f, comm);
-	w = malloc(sizeof(*w));
-	if (!w) {
-		nccl_leave(comm);
-		return nccl_refuse(ncclSystemError, "%s: out of memory", f);
-	}
-	*w = (struct ncclWindow_vidmem){
-		.comm = comm, .buff = buff, .window = window};
-	status = dicomm_comm_register(comm->comm, buff, size, &w->handle);
-	if (status == DICOMM_SUCCESS) {
-		pthread_mutex_lock(&lock);
-		w->next = registered;
-		registered = w;
-		pthread_mutex_unlock(&lock);
-		*out = w;
-	} else {
-		free(w);
-	}
-	nccl_leave(comm);
-	return nccl_from(status);
-}
-
-static ncclResult_t strike(const char *f, struct ncclComm *comm, void *handle,
-			   bool window)
-{
-	struct ncclWindow_vidmem *w;
-	dicomm_result_t status;
-
-	if (!nccl_enter_any(comm, NCCL_THERE))
-		return nccl_handle_refuse(f, comm);
-	/* What could not be registered is NULL in NCCL. */
-	w = handle ? find(handle, comm, window, true) : NULL;
-	status = w ? dicomm_comm_deregister(comm->comm, w->handle)
-		   : DICOMM_SUCCESS;
-	nccl_leave(comm);
-	if (handle && !w)
-		return nccl_refuse(ncclInvalidArgument,
-				   "%s: %p: no %s of this communicator", f,
-				   handle,
-				   window ? "window" : "handle of a buffer");
-	free(w);
-	return nccl_from(status);
+	nccl_windows_forget(comm);
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
 			      void **handle)
 {
-	struct ncclWindow_vidmem *w = NULL;
-	ncclResult_t result;
+	struct buffer *b;
+	dicomm_result_t status;
 
 	if (!handle)
 		return nccl_refuse(ncclInvalidArgument, "%s: handle is NULL",
 				   __func__);
-	result = enroll(__func__, comm, buff, size, false, &w);
-	*handle = w;
-	return result;
+	*handle = NULL;
+	if (!nccl_enter(comm))
+		return nccl_handle_refuse(__func__, comm);
+	b = malloc(sizeof(*b));
+	if (!b) {
+		nccl_leave(comm);
+		return nccl_refuse(ncclSystemError, "%s: out of memory",
+				   __func__);
+	}
+	*b = (struct buffer){.comm = comm};
+	status = dicomm_comm_register(comm->comm, buff, size, &b->handle);
+	if (status == DICOMM_SUCCESS) {
+		pthread_mutex_lock(&lock);
+		b->next = registered;
+		registered = b;
+		pthread_mutex_unlock(&lock);
+		*handle = b;
+	} else {
+		free(b);
+	}
+	nccl_leave(comm);
+	return nccl_from(status);
 }
 NCCL_ALIAS(ncclCommRegister);
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
-	return strike(__func__, comm, handle, false);
+	struct buffer *b;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!nccl_enter_any(comm, NCCL_THERE))
+		return nccl_handle_refuse(__func__, comm);
+	/* What could not be registered is NULL in NCCL. */
+	b = handle ? take(handle, comm) : NULL;
+	if (b)
+		status = dicomm_comm_deregister(comm->comm, b->handle);
+	nccl_leave(comm);
+	free(b);
+	if (handle && !b)
+		return nccl_refuse(ncclInvalidArgument,
+				   "%s: %p: no handle of a buffer of this "
+				   "communicator",
+				   __func__, handle);
+	return nccl_from(status);
 }
 NCCL_ALIAS(ncclCommDeregister);
-
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
-				    ncclWindow_t *win, int flags)
-{
-	if (!win)
-		return nccl_refuse(ncclInvalidArgument, "%s: win is NULL",
-				   __func__);
-	*win = NULL;
-	if (flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING))
-		return nccl_refuse(ncclInvalidUsage,
-				   "%s: flags 0x%x: windows for NCCL's device "
-				   "interface (GIN, CFT) do not exist here",
-				   __func__, (unsigned)flags);
-	return enroll(__func__, comm, buff, size, true, win);
-}
-NCCL_ALIAS(ncclCommWindowRegister);
-
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
-{
-	return strike(__func__, comm, win, true);
-}
-NCCL_ALIAS(ncclCommWindowDeregister);
-
-ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **ptr)
-{
-	struct ncclWindow_vidmem *w;
-
-	if (!ptr)
-		return nccl_refuse(ncclInvalidArgument, "%s: ptr is NULL",
-				   __func__);
-	*ptr = NULL;
-	if (!nccl_enter_shared(comm, NCCL_THERE))
-		return nccl_handle_refuse(__func__, comm);
-	w = find(win, comm, true, false);
-	if (w)
-		*ptr = w->buff;
-	nccl_leave_shared(comm);
-	if (w)
-		return ncclSuccess;
-	return nccl_refuse(ncclInvalidArgument,
-			   "%s: win %p: no window of this communicator",
-			   __func__, (void *)win);
-}
-NCCL_ALIAS(ncclWinGetUserPtr);

@@ -2,6 +2,7 @@
 /* The operations. Arguments are checked by the library, in the call. */
 #include "compat/nccl/config.h"
 #include "compat/nccl/group.h"
+#include "compat/nccl/window.h"
 
 /* Only a call that is kept has to lie in memory. */
 static inline __attribute__((always_inline)) ncclResult_t
@@ -301,3 +302,68 @@ ncclResult_t ncclAllReduceWithBias(const void *send, void *recv, size_t count,
 			    .redop = (int)op));
 }
 NCCL_ALIAS(ncclAllReduceWithBias);
+
+/* Of a refused call of this layer, in a group or not. */
+static ncclResult_t refused(ncclResult_t result)
+{
+	return nccl_group_open() ? nccl_group_fail(result) : result;
+}
+
+ncclResult_t ncclPutSignal(const void *local, size_t count, ncclDataType_t type,
+			   int peer, ncclWindow_t win, size_t offset,
+			   int signal, int ctx, unsigned int flags,
+			   ncclComm_t comm, cudaStream_t stream)
+{
+	dicomm_window_t found;
+	ncclResult_t result;
+
+	if (!nccl_is_handle(comm))
+		return refused(nccl_handle_refuse(__func__, comm));
+	/* The library takes a signal below 0 for none. */
+	if (signal < 0)
+		return refused(nccl_refuse(ncclInvalidArgument,
+					   "%s: sigIdx %d: negative", __func__,
+					   signal));
+	found = nccl_window_find(__func__, comm, win, &result);
+	if (!found)
+		return refused(result);
+	return perform(CALL(NCCL_PUT_SIGNAL, .send = local, .count = count,
+			    .type = (int)type, .root = peer, .win = found,
+			    .offset = offset, .signal = signal, .ctx = ctx,
+			    .flags = flags));
+}
+NCCL_ALIAS(ncclPutSignal);
+
+ncclResult_t ncclSignal(int peer, int signal, int ctx, unsigned int flags,
+			ncclComm_t comm, cudaStream_t stream)
+{
+	return perform(CALL(NCCL_SIGNAL, .root = peer, .signal = signal,
+			    .ctx = ctx, .flags = flags));
+}
+NCCL_ALIAS(ncclSignal);
+
+_Static_assert(sizeof(ncclWaitSignalDesc_t) ==
+			       sizeof(dicomm_wait_signal_desc_t) &&
+		       offsetof(ncclWaitSignalDesc_t, opCnt) ==
+			       offsetof(dicomm_wait_signal_desc_t, count) &&
+		       offsetof(ncclWaitSignalDesc_t, peer) ==
+			       offsetof(dicomm_wait_signal_desc_t, peer) &&
+		       offsetof(ncclWaitSignalDesc_t, sigIdx) ==
+			       offsetof(dicomm_wait_signal_desc_t, signal) &&
+		       offsetof(ncclWaitSignalDesc_t, ctx) ==
+			       offsetof(dicomm_wait_signal_desc_t, context),
+	       "handed on as they are");
+
+ncclResult_t ncclWaitSignal(int n, ncclWaitSignalDesc_t *signals,
+			    ncclComm_t comm, cudaStream_t stream)
+{
+	if (n < 0)
+		return refused(nccl_refuse(ncclInvalidArgument,
+					   "%s: nDesc %d: negative", __func__,
+					   n));
+	return perform(
+		CALL(NCCL_WAIT_SIGNAL, .count = (size_t)n,
+		     .descs = (const dicomm_wait_signal_desc_t *)(const void *)
+			     signals));
+}
+NCCL_ALIAS(ncclWaitSignal);

@@ -14,31 +14,7 @@ static ncclResult_t lacking(const char *f, const char *what)
 	return nccl_group_open() ? nccl_group_fail(result) : result;
 }
 
-#define ONE_SIDED "one-sided communication (put, signal, wait)"
 #define DEVICE "the device interface, by which kernels communicate"
-
-ncclResult_t ncclPutSignal(const void *local, size_t count, ncclDataType_t type,
-			   int peer, ncclWindow_t win, size_t offset,
-			   int signal, int ctx, unsigned int flags,
-			   ncclComm_t comm, cudaStream_t stream)
-{
-	return lacking(__func__, ONE_SIDED);
-}
-NCCL_ALIAS(ncclPutSignal);
-
-ncclResult_t ncclSignal(int peer, int signal, int ctx, unsigned int flags,
-			ncclComm_t comm, cudaStream_t stream)
-{
-	return lacking(__func__, ONE_SIDED);
-}
-NCCL_ALIAS(ncclSignal);
-
-ncclResult_t ncclWaitSignal(int n, ncclWaitSignalDesc_t *signals,
-			    ncclComm_t comm, cudaStream_t stream)
-{
-	return lacking(__func__, ONE_SIDED);
-}
-NCCL_ALIAS(ncclWaitSignal);
 
 /* Data on sockets is not encrypted, whatever a program wants: it is told. */
 ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One-sided calls: how they begin, go on, wait and end. */
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
 #include "src/core/memory.h"
@@ -77,7 +78,7 @@ static void take(struct dicomm_comm *comm, const struct window_want *want)
 {
 	struct partner *from = partner_of(comm, want->peer);
 
-	signal_of(from, want->signal, want->context)->taken += want->count;
+	from->signals[want->context][want->signal].taken += want->count;
 }
 
 static dicomm_result_t turn_wait(struct window_call *c, bool *moved)
@@ -184,45 +185,97 @@ static dicomm_result_t run(struct window_call *c, const struct call *call)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t take_soon(struct dicomm_comm *comm,
-				 const struct window_want *want)
+/* It did not come while this thread spun. */
+static __attribute__((noinline)) dicomm_result_t
+wait_longer(struct waiter *w, struct dicomm_comm *comm, int peer)
+{
+	struct call call = {
+		.coll = COLL_WAIT_SIGNAL, .type = DICOMM_INT8, .root = -1};
+	struct wait_for f = {.comm = comm,
+			     .call = &call,
+			     .number = comm->stats.operations,
+			     .peer = peer,
+			     .alone = true,
+			     .lends = true};
+
+	return fault_is(comm) ? fault_report(comm) : wait_more(w, &f);
+}
+
+/* Polls between which a wait spins. If nothing has come by then, it polls more
+ * often, so that it gives its core away as early as other calls do. */
+#define POLLS_WITH_SPIN 16
+/* A look with a pause takes as long as so many without */
+#define LOOKS_PER_PAUSE 8
+
+static inline bool is_next_there(const struct peer *peer)
+{
+	const struct channel *channel = &peer->channel[TP_WINDOW];
+
+	return message_arrived(channel, channel->in_base + 1);
+}
+
+/* Look for the next message, for a while. The peer is known. Without the pause
+ * a core begins many looks at once, and takes all of them back when the peer
+ * writes: measured, that costs 15 ns of 90. */
+static inline bool spin(const struct peer *peer)
+{
+	const struct channel *channel = &peer->channel[TP_WINDOW];
+	uint64_t seq = channel->in_base + 1;
+	unsigned left = peer->limits.spin;
+
+	while (!message_arrived(channel, seq)) {
+		if (left < LOOKS_PER_PAUSE)
+			return false;
+		left -= LOOKS_PER_PAUSE;
+		cpu_relax();
+	}
+	return true;
+}
+
+static dicomm_result_t take_one(struct dicomm_comm *comm,
+				const struct window_want *want)
 {
 	const struct peer *peer = &comm->peers[want->peer];
 	struct partner *from = partner_of(comm, want->peer);
-	unsigned left = peer->limits.spin;
-	bool moved = false, more = true;
+	struct waiter w = {0};
 
-	if (!from->known)
-		return DICOMM_AGAIN;
+	comm->stats.operations++;
 	while (!is_there(comm, want)) {
-		while (!more && left-- && !from->seq)
-			more = message_arrived(
-				       &peer->channel[TP_WINDOW],
-				       peer->channel[TP_WINDOW].in_base + 1) !=
-			       NULL;
-		if (!more)
-			return DICOMM_AGAIN;
-		TRY(incoming_one(comm, want->peer, &moved, &more));
+		bool moved = false, more;
+		dicomm_result_t status;
+
+		if (!from->seq &&
+		    !(w.polls < POLLS_WITH_SPIN ? spin(peer)
+						: is_next_there(peer))) {
+			TRY(wait_longer(&w, comm, want->peer));
+			continue;
+		}
+		status = incoming_one(comm, want->peer, &moved, &more);
+		if (__builtin_expect(status != DICOMM_SUCCESS, 0))
+			return fault_own(comm, status, want->peer);
+		if (moved)
+			wait_moved(&w);
+		else
+			TRY(wait_longer(&w, comm, want->peer));
 	}
 	take(comm, want);
-	comm->stats.operations++;
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t window_wait_quick(struct dicomm_comm *comm,
-				  const struct window_want *want)
+dicomm_result_t window_wait_one(struct dicomm_comm *comm,
+				const struct window_want *want)
 {
-	dicomm_result_t status = DICOMM_AGAIN;
+	dicomm_result_t status;
 
-	if (!comm->windows)
-		return status;
-	if (comm_enter(comm)) {
-		status = take_soon(comm, want);
-		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN) {
-			status = fault_own(comm, status, want->peer);
-			fault_stop_transports(comm);
-		}
-	}
+	if (!comm->windows || comm_enter(comm) != COMM_ENTERED)
+		return DICOMM_AGAIN;
+	if (partner_of(comm, want->peer)->known)
+		status = take_one(comm, want);
+	else
+		status = DICOMM_AGAIN;
+	if (__builtin_expect(status != DICOMM_SUCCESS, 0) &&
+	    status != DICOMM_AGAIN)
+		fault_stop_transports(comm);
 	comm_leave(comm);
 	return status;
 }

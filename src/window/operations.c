@@ -6,6 +6,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/fault.h"
+#include "src/core/host_access.h"
 #include "src/device/device.h"
 #include "src/stream/submit.h"
 #include "src/window/window.h"
@@ -138,16 +139,15 @@ static dicomm_result_t start(struct window_call *c, dicomm_datatype_t type,
 }
 
 /* A short transfer of a blocking call goes at once. */
-static bool put_quick(struct dicomm_comm *comm, int peer,
-		      const struct window_head *head, const void *from)
+static inline bool put_quick(struct dicomm_comm *comm, int peer,
+			     const void *from, uint64_t first, uint64_t offset,
+			     uint64_t bytes, uint64_t last)
 {
-	bool done = false;
+	bool done;
 
-	if (!comm->windows)
+	if (!comm->windows || comm_enter(comm) != COMM_ENTERED)
 		return false;
-	if (comm_enter(comm) != COMM_ENTERED)
-		return false;
-	done = outgoing_quick(comm, peer, head, from);
+	done = outgoing_quick(comm, peer, from, first, offset, bytes, last);
 	comm->stats.operations += done;
 	comm_leave(comm);
 	return done;
@@ -161,13 +161,46 @@ static dicomm_result_t send_head(enum coll coll, const struct window_head *head,
 {
 	struct window_call c;
 
-	if (is_direct(comm, stream) && put_quick(comm, peer, head, from))
+	if (coll == COLL_SIGNAL && is_direct(comm, stream) &&
+	    put_quick(comm, peer, NULL, window_first_word(WINDOW_PUT, 0), 0, 0,
+		      window_last_word(head->signal, head->context, 0)))
 		return DICOMM_SUCCESS;
 	c = (struct window_call){.comm = comm,
 				 .coll = coll,
 				 .peer = peer,
 				 .out = {.head = *head, .from = from}};
 	return start(&c, type, count, stream);
+}
+
+/* The same with few checks. What is out of the ordinary goes the long way,
+ * which also says what is wrong. */
+static inline bool put_at_once(const void *local, size_t count,
+			       dicomm_datatype_t type, int peer,
+			       const struct dicomm_window *win, size_t offset,
+			       int signal, int context, unsigned flags,
+			       struct dicomm_comm *comm, dicomm_stream_t stream)
+{
+	uint64_t last =
+		window_last_word((uint16_t)signal, (uint16_t)context, 0);
+	size_t bytes, end;
+
+	if (!comm_usable(comm) || !is_direct(comm, stream) || flags || !local ||
+	    (unsigned)peer >= (unsigned)comm->ranks || !win ||
+	    win->magic != WINDOW_MAGIC || win->comm != comm)
+		return false;
+	if (__builtin_mul_overflow(count, type_bytes(type), &bytes) || !bytes ||
+	    bytes > WINDOW_EAGER ||
+	    __builtin_add_overflow(offset, bytes, &end) ||
+	    end > win->sizes[peer] || !host_access_quick(local, bytes, NULL, 0))
+		return false;
+	if (signal == DICOMM_NO_SIGNAL)
+		last = window_last_word(WINDOW_NO_SIGNAL, 0, 0);
+	else if ((unsigned)signal >= DICOMM_SIGNALS ||
+		 (unsigned)context >= DICOMM_SIGNAL_CONTEXTS)
+		return false;
+	return put_quick(comm, peer, local,
+			 window_first_word(WINDOW_PUT, win->id), offset, bytes,
+			 last);
 }
 
 static dicomm_result_t put_checked(const void *local, size_t count,
@@ -205,6 +238,10 @@ dicomm_result_t dicomm_put_signal(const void *local, size_t count,
 				  int signal, int context, unsigned flags,
 				  dicomm_comm_t comm, dicomm_stream_t stream)
 {
+	if (__builtin_expect(put_at_once(local, count, type, peer, win, offset,
+					 signal, context, flags, comm, stream),
+			     1))
+		return DICOMM_SUCCESS;
 	return comm_heard(comm,
 			  put_checked(local, count, type, peer, win, offset,
 				      signal, context, flags, comm, stream));
@@ -290,23 +327,40 @@ static dicomm_result_t wait_checked(int n,
 				 .peer = -1,
 				 .wants = wants};
 	status = collect(f, comm, n, descs, wants, &c.n);
-	if (status == DICOMM_SUCCESS && c.n == 1 && is_direct(comm, stream)) {
-		status = window_wait_quick(comm, wants);
-		if (status == DICOMM_AGAIN)
-			status = start(&c, DICOMM_INT8, 0, stream);
-	} else if (status == DICOMM_SUCCESS) {
+	if (status == DICOMM_SUCCESS)
 		status = start(&c, DICOMM_INT8, 0, stream);
-	}
 	if (wants != few)
 		free(wants);
 	return status;
+}
+
+/* Signals of one kind, in a blocking call */
+static inline dicomm_result_t wait_at_once(int n,
+					   const dicomm_wait_signal_desc_t *d,
+					   struct dicomm_comm *comm,
+					   dicomm_stream_t stream)
+{
+	struct window_want want;
+
+	if (!comm_usable(comm) || n != 1 || !d || !is_direct(comm, stream) ||
+	    (unsigned)d->peer >= (unsigned)comm->ranks ||
+	    (unsigned)d->signal >= DICOMM_SIGNALS ||
+	    (unsigned)d->context >= DICOMM_SIGNAL_CONTEXTS || d->count < 1)
+		return DICOMM_AGAIN;
+	want = (struct window_want){d->peer, d->signal, d->context,
+				    (uint64_t)d->count};
+	return window_wait_one(comm, &want);
 }
 
 dicomm_result_t dicomm_wait_signal(int n,
 				   const dicomm_wait_signal_desc_t *descs,
 				   dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	return comm_heard(comm, wait_checked(n, descs, comm, stream));
+	dicomm_result_t status = wait_at_once(n, descs, comm, stream);
+
+	if (__builtin_expect(status == DICOMM_AGAIN, 0))
+		status = wait_checked(n, descs, comm, stream);
+	return comm_heard(comm, status);
 }
 
 static dicomm_result_t get_checked(void *local, size_t count,

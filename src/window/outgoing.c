@@ -9,16 +9,22 @@
 #include "src/core/paths.h"
 #include "src/window/window.h"
 
-static size_t stride(void)
+#define STRIDE (WINDOW_HEAD_BYTES + WINDOW_EAGER)
+
+static uint32_t eager_bytes(const struct peer *peer)
 {
-	return sizeof(struct window_head) + WINDOW_EAGER;
+	uint64_t most = peer->limits.eager_bytes - WINDOW_HEAD_BYTES;
+
+	return most < WINDOW_EAGER ? (uint32_t)most : WINDOW_EAGER;
 }
 
-static uint64_t eager_bytes(const struct peer *peer)
+static uint32_t power_of_two(uint32_t least)
 {
-	uint64_t most = peer->limits.eager_bytes - sizeof(struct window_head);
+	uint32_t n = 1;
 
-	return most < WINDOW_EAGER ? most : WINDOW_EAGER;
+	while (n < least)
+		n *= 2;
+	return n;
 }
 
 dicomm_result_t outgoing_connect(struct dicomm_comm *comm, int rank)
@@ -30,11 +36,13 @@ dicomm_result_t outgoing_connect(struct dicomm_comm *comm, int rank)
 	if (to->room)
 		return DICOMM_SUCCESS;
 	TRY(comm_peer(comm, rank, &peer));
-	if (peer->limits.eager_bytes <= sizeof(struct window_head))
+	if (peer->limits.eager_bytes <= WINDOW_HEAD_BYTES)
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
 			    "rank %d: %s has no one-sided messages there", rank,
 			    peer->transport->name);
-	to->room = malloc(peer->limits.slots * stride());
+	to->eager = eager_bytes(peer);
+	to->room_mask = power_of_two(peer->limits.slots) - 1;
+	to->room = malloc((to->room_mask + 1) * STRIDE);
 	if (!to->room)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "windows: no memory for messages to rank %d", rank);
@@ -69,9 +77,22 @@ void outgoing_remove(struct partner *to, const struct transfer *t)
 		to->unsent = t->next;
 }
 
+/* The peer writes how far it has released whenever it takes a message, so a
+ * look there costs this rank a cache miss: it looks when it runs out. */
+static bool may_leave(const struct peer *peer, struct partner *to, uint64_t seq)
+{
+	if (__builtin_expect(seq <= to->credit, 1))
+		return true;
+	to->credit = atomic_load_explicit(peer->channel[TP_WINDOW].out.released,
+					  memory_order_acquire) +
+		     peer->limits.slots;
+	return seq <= to->credit;
+}
+
 /* Put the next message. AGAIN: later. */
-static dicomm_result_t put(struct peer *peer, uint32_t signature,
-			   enum tp_kind kind, const void *body, uint64_t len)
+static dicomm_result_t put(struct peer *peer, struct partner *to,
+			   uint32_t signature, enum tp_kind kind,
+			   const void *body, uint64_t len)
 {
 	struct channel *channel = window_channel(peer);
 	uint64_t seq = channel->out_base + 1;
@@ -79,7 +100,7 @@ static dicomm_result_t put(struct peer *peer, uint32_t signature,
 
 	if (!channel->out.released)
 		TRY(comm_connect_out(peer, TP_WINDOW));
-	if (!message_may_leave(peer, channel, seq, false))
+	if (!may_leave(peer, to, seq))
 		return DICOMM_AGAIN;
 	status = peer->transport->put(peer->tp, TP_WINDOW, seq, signature, kind,
 				      body, len);
@@ -88,27 +109,44 @@ static dicomm_result_t put(struct peer *peer, uint32_t signature,
 	return status;
 }
 
-static dicomm_result_t put_head(struct peer *peer, struct partner *to,
-				struct transfer *t)
+/* A head and the bytes that go with it, len of them. They lie where nothing
+ * changes them while the transport may still read them. */
+static inline dicomm_result_t put_with(struct peer *peer, struct partner *to,
+				       struct window_words words,
+				       const void *from, uint64_t len)
 {
 	struct channel *channel = window_channel(peer);
 	uint64_t seq = channel->out_base + 1;
-	uint64_t len = t->head.what == WINDOW_GET ? 0 : t->head.bytes;
 	dicomm_result_t status;
 	uint8_t *room;
 
-	if (!channel->out.released)
-		TRY(comm_connect_out(peer, TP_WINDOW));
-	/* Before that, the transport may still read the room. */
-	if (!message_may_leave(peer, channel, seq, false))
+	if (!may_leave(peer, to, seq))
 		return DICOMM_AGAIN;
-	if (len > eager_bytes(peer))
-		len = 0;
-	room = to->room + seq % peer->limits.slots * stride();
-	memcpy(room, &t->head, sizeof(t->head));
+	room = to->room + (seq & to->room_mask) * STRIDE;
+	memcpy(room, &words.first, 8);
+	memcpy(room + 8, &words.offset, 8);
+	memcpy(room + 16, &words.bytes, 8);
+	memcpy(room + 24, &words.last, 8);
 	if (len)
-		memcpy(room + sizeof(t->head), t->from, len);
-	status = put(peer, WINDOW_HEAD, TP_DATA, room, sizeof(t->head) + len);
+		window_copy(room + WINDOW_HEAD_BYTES, from, len);
+	status = peer->transport->put(peer->tp, TP_WINDOW, seq, WINDOW_HEAD,
+				      TP_DATA, room, WINDOW_HEAD_BYTES + len);
+	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)
+		channel->out_base = channel->out_last = seq;
+	return status;
+}
+
+static dicomm_result_t put_head(struct peer *peer, struct partner *to,
+				struct transfer *t)
+{
+	uint64_t len = t->head.what == WINDOW_GET ? 0 : t->head.bytes;
+	dicomm_result_t status;
+
+	if (!window_channel(peer)->out.released)
+		TRY(comm_connect_out(peer, TP_WINDOW));
+	if (len > to->eager)
+		len = 0;
+	status = put_with(peer, to, window_head_pack(&t->head), t->from, len);
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 		return status;
 	t->headed = true;
@@ -130,8 +168,8 @@ static bool refer(const struct dicomm_comm *comm, struct peer *peer,
 }
 
 static dicomm_result_t put_bytes(const struct dicomm_comm *comm,
-				 struct peer *peer, struct transfer *t,
-				 bool *moved)
+				 struct peer *peer, struct partner *to,
+				 struct transfer *t, bool *moved)
 {
 	struct channel *channel = window_channel(peer);
 	uint64_t bytes = t->head.bytes;
@@ -139,7 +177,7 @@ static dicomm_result_t put_bytes(const struct dicomm_comm *comm,
 	dicomm_result_t status;
 
 	if (!t->moved && refer(comm, peer, t, &ref)) {
-		TRY(put(peer, WINDOW_BYTES, TP_REF, &ref, bytes));
+		TRY(put(peer, to, WINDOW_BYTES, TP_REF, &ref, bytes));
 		t->moved = bytes;
 		t->seq = channel->out_base;
 		return DICOMM_SUCCESS;
@@ -149,8 +187,8 @@ static dicomm_result_t put_bytes(const struct dicomm_comm *comm,
 
 		if (len > peer->limits.eager_bytes)
 			len = peer->limits.eager_bytes;
-		status = put(peer, WINDOW_BYTES, TP_DATA, t->from + t->moved,
-			     len);
+		status = put(peer, to, WINDOW_BYTES, TP_DATA,
+			     t->from + t->moved, len);
 		if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 			return status;
 		*moved = true;
@@ -170,7 +208,7 @@ static dicomm_result_t send_one(const struct dicomm_comm *comm,
 		*moved = true;
 	}
 	if (t->head.what != WINDOW_GET && t->moved < t->head.bytes)
-		TRY(put_bytes(comm, peer, t, moved));
+		TRY(put_bytes(comm, peer, to, t, moved));
 	*moved = true;
 	return DICOMM_SUCCESS;
 }
@@ -213,22 +251,26 @@ dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved)
 	return DICOMM_SUCCESS;
 }
 
-bool outgoing_quick(struct dicomm_comm *comm, int rank,
-		    const struct window_head *head, const void *from)
+bool outgoing_quick(struct dicomm_comm *comm, int rank, const void *from,
+		    uint64_t first, uint64_t offset, uint64_t bytes,
+		    uint64_t last)
 {
 	struct partner *to = partner_of(comm, rank);
 	struct peer *peer = &comm->peers[rank];
-	struct transfer t;
+	dicomm_result_t status;
 
-	if (!to->room || to->first || head->bytes > eager_bytes(peer))
+	if (!to->room || to->first || bytes > to->eager ||
+	    !window_channel(peer)->out.released)
 		return false;
-	t.head = *head;
-	t.from = from;
 	/* A failure comes again, and is reported then. */
-	if (put_head(peer, to, &t) != DICOMM_SUCCESS)
+	status = put_with(peer, to,
+			  (struct window_words){first, offset, bytes, last},
+			  from, bytes);
+	if (__builtin_expect(status != DICOMM_SUCCESS, 0) &&
+	    status != DICOMM_IN_PROGRESS)
 		return false;
 	comm->stats.messages_sent++;
-	comm->stats.bytes_sent += head->bytes;
+	comm->stats.bytes_sent += bytes;
 	return true;
 }
 

@@ -15,6 +15,9 @@
 #include "src/window/window.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
+#define FLAGS                                             \
+	(DICOMM_WINDOW_SYMMETRIC | DICOMM_WINDOW_STRICT | \
+	 DICOMM_WINDOW_ENDS_ALONE)
 
 static struct handle_pool pool = HANDLE_POOL(struct dicomm_window);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -112,6 +115,7 @@ struct registering {
 	dicomm_window_t *out;
 	void *buff;
 	size_t size;
+	bool ends_alone;
 };
 
 /* In the data path: peers may put as soon as they have heard of this rank. */
@@ -157,6 +161,7 @@ static dicomm_result_t register_now(void *arg)
 		w->comm = comm;
 		w->at = r->buff;
 		w->bytes = r->size;
+		w->ends_alone = r->ends_alone;
 		if (status == DICOMM_SUCCESS)
 			status = add(w);
 		else
@@ -200,21 +205,23 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
 		return BAD("%s: win is NULL", f);
 	*win = NULL;
 	TRY(comm_check(comm, f));
-	if (flags & ~(DICOMM_WINDOW_SYMMETRIC | DICOMM_WINDOW_STRICT))
+	if (flags & ~FLAGS)
 		return BAD("%s: flags 0x%x: not in 0x%x", f, (unsigned)flags,
-			   DICOMM_WINDOW_SYMMETRIC | DICOMM_WINDOW_STRICT);
+			   FLAGS);
 	pthread_once(&once, setup);
 	r = malloc(sizeof(*r));
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
-	*r = (struct registering){comm, win, buff, size};
+	*r = (struct registering){comm, win, buff, size,
+				  flags & DICOMM_WINDOW_ENDS_ALONE};
 	return group_init(comm, register_settled, free, r);
 }
 
 /* ---- the end ---- */
 
-/* Wait until all that this rank has put was taken. */
-static dicomm_result_t deliver(struct dicomm_comm *comm)
+/* Wait until all that this rank has put was taken, or all that lies outside of
+ * the transports' slots. */
+static dicomm_result_t deliver(struct dicomm_comm *comm, bool only_queued)
 {
 	struct call call = {.coll = COLL_SIGNAL, .type = DICOMM_INT8};
 	struct wait_for f = {.comm = comm,
@@ -229,7 +236,8 @@ static dicomm_result_t deliver(struct dicomm_comm *comm)
 		struct waiter w = {0};
 
 		f.peer = call.root = all->outs[i];
-		while (outgoing_pending(comm, f.peer)) {
+		while (only_queued ? partner_of(comm, f.peer)->first != NULL
+				   : outgoing_pending(comm, f.peer)) {
 			bool moved = false;
 
 			TRY(outgoing_turn(comm, f.peer, &moved));
@@ -239,13 +247,13 @@ static dicomm_result_t deliver(struct dicomm_comm *comm)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t deliver_all(struct dicomm_comm *comm)
+static dicomm_result_t deliver_all(struct dicomm_comm *comm, bool only_queued)
 {
 	dicomm_result_t status;
 
 	if (!share_enter(comm))
 		return fault_report(comm);
-	status = deliver(comm);
+	status = deliver(comm, only_queued);
 	if (status != DICOMM_SUCCESS && !fault_is(comm))
 		status = fault_own(comm, status, -1);
 	comm_leave(comm);
@@ -273,12 +281,13 @@ static dicomm_result_t deregister_now(void *arg)
 	struct dicomm_comm *comm = w->comm;
 	dicomm_result_t status = settle(comm);
 
+	/* A reply to a get may still be read from it. */
 	if (status == DICOMM_SUCCESS)
-		status = deliver_all(comm);
+		status = deliver_all(comm, w->ends_alone);
 	/* The others have done the same: nothing comes any more. */
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS && !w->ends_alone)
 		status = dicomm_barrier(comm, NULL);
-	if (status == DICOMM_SUCCESS && comm->dev)
+	if (status == DICOMM_SUCCESS && !w->ends_alone && comm->dev)
 		status = dicomm_comm_stream_synchronize(comm, NULL);
 	remove_window(w);
 	return status;

@@ -19,6 +19,8 @@
 #ifndef DICOMM_WINDOW_WINDOW_H
 #define DICOMM_WINDOW_WINDOW_H
 
+#include <string.h>
+
 #include "src/core/call.h"
 #include "src/core/comm.h"
 
@@ -29,6 +31,7 @@
 #define WINDOW_PIECE (UINT64_C(1) << 20)
 #define WINDOW_BUDGET 64
 #define WINDOW_NO_SIGNAL UINT16_MAX
+#define WINDOW_HEAD_BYTES 32 /* as it travels */
 
 /* Signatures of messages */
 #define WINDOW_HEAD UINT32_C(0x77696e31)
@@ -49,12 +52,61 @@ struct window_head {
 	uint32_t get; /* number of the get, of GET and REPLY */
 };
 
+/* It travels as four words, each of them stored and loaded alone: a processor
+ * waits when it loads at once what it stored in parts a moment ago. */
+struct window_words {
+	uint64_t first, offset, bytes, last;
+};
+
+static inline uint64_t window_first_word(uint32_t what, uint32_t window)
+{
+	return what | (uint64_t)window << 32;
+}
+
+static inline uint64_t window_last_word(uint16_t signal, uint16_t context,
+					uint32_t get)
+{
+	return signal | (uint64_t)context << 16 | (uint64_t)get << 32;
+}
+
+static inline struct window_words window_head_pack(const struct window_head *h)
+{
+	return (struct window_words){
+		window_first_word(h->what, h->window), h->offset, h->bytes,
+		window_last_word(h->signal, h->context, h->get)};
+}
+
+static inline void window_head_load(struct window_head *h, const uint8_t *at)
+{
+	uint64_t first, last;
+
+	memcpy(&first, at, 8);
+	memcpy(&h->offset, at + 8, 8);
+	memcpy(&h->bytes, at + 16, 8);
+	memcpy(&last, at + 24, 8);
+	h->what = (uint32_t)first;
+	h->window = (uint32_t)(first >> 32);
+	h->signal = (uint16_t)last;
+	h->context = (uint16_t)(last >> 16);
+	h->get = (uint32_t)(last >> 32);
+}
+
+/* Most short puts are of one number, for which a call of memcpy() is long. */
+static inline void window_copy(void *dst, const void *src, size_t len)
+{
+	if (len == 8)
+		memcpy(dst, src, 8);
+	else
+		memcpy(dst, src, len);
+}
+
 struct dicomm_window {
 	uint64_t magic;
 	struct dicomm_comm *comm;
 	uint32_t id; /* the same on all ranks */
 	uint8_t *at;
 	uint64_t bytes;
+	bool ends_alone; /* not with those of the other ranks */
 	uint64_t *sizes; /* owned: bytes of each rank */
 	struct mem_handles handles;
 	struct dicomm_window *next;
@@ -102,9 +154,13 @@ struct partner {
 	/* To the peer: transfers that are not done; those from `unsent` on are
 	 * not put as a whole. */
 	struct transfer *first, *unsent;
+	/* The last message for which a credit is known */
+	uint64_t credit;
 	/* Heads, with bytes that go with them, while they are sent: a place for
-	 * each slot */
+	 * each slot, and room_mask + 1 of them */
 	uint8_t *room;
+	uint32_t room_mask;
+	uint32_t eager;           /* most bytes that go with a head */
 	struct window_call *gets; /* that wait for their reply */
 	/* From the peer: the transfer whose bytes are to come */
 	struct window_head now;
@@ -155,8 +211,9 @@ dicomm_result_t outgoing_connect(struct dicomm_comm *comm, int rank);
 void outgoing_add(struct partner *to, struct transfer *t);
 void outgoing_remove(struct partner *to, const struct transfer *t);
 /* Puts a short transfer at once. False: it has to go into the queue. */
-bool outgoing_quick(struct dicomm_comm *comm, int rank,
-		    const struct window_head *head, const void *from);
+bool outgoing_quick(struct dicomm_comm *comm, int rank, const void *from,
+		    uint64_t first, uint64_t offset, uint64_t bytes,
+		    uint64_t last);
 /* Puts what can be put, and ends what the peer has received. */
 dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved);
 /* Is anything under way to that peer? */
@@ -173,10 +230,11 @@ struct signal_count *signal_of(struct partner *from, int signal, int context);
 dicomm_result_t window_call_turn(struct own_call *own, bool *moved);
 void window_call_drop(struct own_call *own);
 int window_call_awaits(const struct own_call *own);
-/* Takes signals of one kind, if they are there or come while this thread spins.
- * AGAIN: they do not. This thread is not in the data path yet. */
-dicomm_result_t window_wait_quick(struct dicomm_comm *comm,
-				  const struct window_want *want);
+/* Waits for signals of one kind, of a peer that has begun to send, and takes
+ * them. AGAIN: it has not, or other calls go first. This thread is not in the
+ * data path yet. */
+dicomm_result_t window_wait_one(struct dicomm_comm *comm,
+				const struct window_want *want);
 /* Runs it to its end in this thread, which is not in the data path yet. */
 dicomm_result_t window_call_run(struct window_call *c, const struct call *call);
 

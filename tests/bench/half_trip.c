@@ -4,12 +4,17 @@
  * dicomm_recv(): what is typical (the median) and the mean, in microseconds, as
  * ib_send_lat tells them.
  *
- * half_trip BYTES ITERATIONS
+ * With "put", then the same by dicomm_put_signal() and dicomm_wait_signal(),
+ * and how many times as fast that is. Trips of both kinds alternate, so that
+ * whatever else the machine does concerns both.
+ *
+ * half_trip BYTES ITERATIONS [put]
  */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,6 +31,7 @@ struct shared {
 };
 
 static dicomm_comm_t comm;
+static dicomm_window_t window;
 
 static void must(dicomm_result_t status)
 {
@@ -55,6 +61,21 @@ static double trip_us(int rank, char *buffer, size_t bytes)
 	return now_us() - begin;
 }
 
+static double put_trip_us(int rank, const char *buffer, size_t bytes)
+{
+	const dicomm_wait_signal_desc_t signal = {.count = 1, .peer = !rank};
+	double begin = now_us();
+
+	if (rank == 0)
+		must(dicomm_put_signal(buffer, bytes, DICOMM_INT8, 1, window, 0,
+				       0, 0, 0, comm, NULL));
+	must(dicomm_wait_signal(1, &signal, comm, NULL));
+	if (rank == 1)
+		must(dicomm_put_signal(buffer, bytes, DICOMM_INT8, 0, window, 0,
+				       0, 0, 0, comm, NULL));
+	return now_us() - begin;
+}
+
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -62,7 +83,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void print(double *took_us, int n)
+/* Returns the median. */
+static double print(double *took_us, int n)
 {
 	double sum = 0;
 
@@ -70,11 +92,35 @@ static void print(double *took_us, int n)
 		sum += took_us[i];
 	qsort(took_us, (size_t)n, sizeof(*took_us), by_value);
 	printf("%.2f %.2f\n", took_us[n / 2] / 2, sum / n / 2);
+	return took_us[n / 2];
 }
 
-static void be_rank(int rank, struct shared *s, size_t bytes, int n)
+static void run(int rank, char *buffer, size_t bytes, int n, bool put)
 {
-	double *took_us = calloc((size_t)n, sizeof(*took_us));
+	double *sends = calloc(2 * (size_t)n, sizeof(*sends)), *puts, median;
+
+	if (!sends)
+		_exit(1);
+	puts = sends + n;
+	for (int i = -WARM_UP; i < n; i++) {
+		double send = trip_us(rank, buffer, bytes);
+		double other = put ? put_trip_us(rank, buffer, bytes) : 0;
+
+		if (i < 0)
+			continue;
+		sends[i] = send;
+		puts[i] = other;
+	}
+	if (rank == 0) {
+		median = print(sends, n);
+		if (put)
+			printf("%.2f\n", median / print(puts, n));
+	}
+	free(sends);
+}
+
+static void be_rank(int rank, struct shared *s, size_t bytes, int n, bool put)
+{
 	char *buffer = calloc(1, bytes);
 
 	if (rank == 0) {
@@ -84,35 +130,35 @@ static void be_rank(int rank, struct shared *s, size_t bytes, int n)
 	while (!atomic_load(&s->ready))
 		usleep(1000);
 	must(dicomm_comm_init_rank(&comm, 2, s->id, rank));
-	if (!took_us || !buffer)
+	if (!buffer)
 		_exit(1);
-	for (int i = 0; i < WARM_UP; i++)
-		trip_us(rank, buffer, bytes);
-	for (int i = 0; i < n; i++)
-		took_us[i] = trip_us(rank, buffer, bytes);
+	if (put)
+		must(dicomm_comm_window_register(comm, buffer, bytes, &window,
+						 DICOMM_WINDOW_DEFAULT));
+	run(rank, buffer, bytes, n, put);
+	if (put)
+		must(dicomm_comm_window_deregister(comm, window));
 	must(dicomm_comm_destroy(comm));
-	if (rank == 0)
-		print(took_us, n);
-	free(took_us);
 	free(buffer);
 }
 
 int main(int argc, char **argv)
 {
-	long bytes = argc == 3 ? atol(argv[1]) : 0;
-	int n = argc == 3 ? atoi(argv[2]) : 0, status;
+	bool put = argc == 4 && !strcmp(argv[3], "put");
+	long bytes = argc == 3 || put ? atol(argv[1]) : 0;
+	int n = argc == 3 || put ? atoi(argv[2]) : 0, status;
 	pid_t other;
 	struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
 				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (bytes < 1 || n < 1 || s == MAP_FAILED) {
-		fprintf(stderr, "usage: %s BYTES ITERATIONS\n", argv[0]);
+		fprintf(stderr, "usage: %s BYTES ITERATIONS [put]\n", argv[0]);
 		return 2;
 	}
 	other = fork();
 	if (other < 0)
 		return 1;
-	be_rank(other == 0, s, (size_t)bytes, n);
+	be_rank(other == 0, s, (size_t)bytes, n, put);
 	if (other == 0)
 		return 0;
 	return waitpid(other, &status, 0) != other || status != 0;

@@ -106,6 +106,11 @@ class Nccl:
         "ncclCommSplit": [comm_t, integer, integer, ctypes.POINTER(comm_t),
                           buffer_t],
         "ncclCommQueryProperties": [comm_t, buffer_t],
+        "ncclPutSignal": [buffer_t, size, integer, integer, window_t, size,
+                          integer, integer, ctypes.c_uint, comm_t, stream_t],
+        "ncclSignal": [integer, integer, integer, ctypes.c_uint, comm_t,
+                       stream_t],
+        "ncclWaitSignal": [integer, buffer_t, comm_t, stream_t],
     }
 
     def __init__(self, path):
@@ -315,6 +320,19 @@ def operations(me, comm, stream):
     me.expect(recv, [n - 1] * count, "Broadcast")
 
 
+def one_sided(me, comm, window, at):
+    """Each rank puts its number behind that of the next one."""
+    nccl, n, r, stream = me.nccl, me.ranks, me.rank, me.device.streams[-1]
+    put = (me.ints([r]), 1, INT32, (r + 1) % n, window, 4, 5, 0, 0, comm, stream)
+    if me.device.number >= 0:
+        nccl.refuses("ncclPutSignal", put, INVALID_USAGE, "has a GPU")
+        return
+    nccl.PutSignal(*put)
+    signal = struct.pack("iiii", 1, (r - 1) % n, 5, 0)
+    nccl.WaitSignal(1, signal, comm, stream)
+    me.expect(at, [r, (r - 1) % n], "PutSignal")
+
+
 def whoami(me, comm):
     count, rank, device = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     me.nccl.CommCount(comm, ctypes.byref(count))
@@ -347,6 +365,7 @@ def vllm(me):
     at = me.ints([me.rank] * 4096)
     nccl.CommWindowRegister(comm, at, 4 * 4096, ctypes.byref(window), 1)
     check(window.value, "no window")
+    one_sided(me, comm, window, at)
     operations(me, comm, me.device.streams[-1])
     nccl.CommWindowDeregister(comm, window)
     properties = ctypes.create_string_buffer(struct.pack("QII", 160, MAGIC, 23102),

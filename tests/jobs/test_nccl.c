@@ -213,8 +213,8 @@ static void groups(struct job_rank *me)
 	REFUSES(ncclGroupEnd(), ARGUMENT, "datatype 77");
 	JOB_CHECK(untouched == -7, "a part of a refused group was run");
 	MUST(ncclGroupStart());
-	REFUSES(ncclSignal(0, 0, 0, 0, comm, NULL), USAGE, "one-sided");
-	REFUSES(ncclGroupEnd(), USAGE, "one-sided");
+	REFUSES(ncclDevCommCreate(comm, NULL, NULL), USAGE, "device interface");
+	REFUSES(ncclGroupEnd(), USAGE, "device interface");
 	REFUSES(ncclGroupEnd(), USAGE, "has begun no group");
 	MUST(ncclGroupStart());
 	MUST(ncclGroupEnd());
@@ -371,6 +371,182 @@ static void memory(struct job_rank *me)
 START_TEST(memory_is_allocated_registered_and_a_window)
 {
 	job_run(&(struct job){.run = memory, .ranks = 2, .bare = true, QUIET});
+}
+END_TEST
+
+/* ---- one-sided ---- */
+
+#define CELLS 5000
+
+/* Each puts into all, itself too: a number and, in another context, a row. */
+static void put_into_all(ncclComm_t comm, ncclWindow_t win, const int *cells,
+			 int ranks, int rank)
+{
+	ncclWaitSignalDesc_t descs[8];
+	int row[CELLS];
+
+	for (int i = 0; i < CELLS; i++)
+		row[i] = 1000 * rank + i % 999;
+	for (int r = 0; r < ranks; r++) {
+		MUST(ncclPutSignal(&rank, 1, ncclInt32, r, win,
+				   (size_t)rank * sizeof(int), 3, 0, 0, comm,
+				   NULL));
+		MUST(ncclPutSignal(row, CELLS, ncclInt32, r, win,
+				   (size_t)(8 + rank * CELLS) * sizeof(int), 3,
+				   1, 0, comm, NULL));
+		descs[r] = (ncclWaitSignalDesc_t){1, r, 3, 0};
+	}
+	MUST(ncclWaitSignal(ranks, descs, comm, NULL));
+	for (int r = 0; r < ranks; r++)
+		descs[r].ctx = 1;
+	/* In a group too, whose end is the wait's. */
+	MUST(ncclGroupStart());
+	MUST(ncclWaitSignal(ranks, descs, comm, NULL));
+	memset(descs, -1, sizeof(descs));
+	MUST(ncclGroupEnd());
+	for (int r = 0; r < ranks; r++) {
+		JOB_CHECK(cells[r] == r, "cell %d is %d", r, cells[r]);
+		for (int i = 0; i < CELLS; i++)
+			JOB_CHECK(cells[8 + r * CELLS + i] ==
+					  1000 * r + i % 999,
+				  "row of rank %d, %d: %d", r, i,
+				  cells[8 + r * CELLS + i]);
+	}
+}
+
+static void refuse_puts(ncclComm_t comm, ncclComm_t other, ncclWindow_t win,
+			int ranks)
+{
+	ncclWaitSignalDesc_t one = {1, ranks, 0, 0};
+	size_t bytes = (size_t)(8 + ranks * CELLS) * sizeof(int);
+	int x = 1;
+
+	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, NULL, 0, 0, 0, 0, comm,
+			      NULL),
+		ARGUMENT, "no window of this communicator");
+	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, win, 0, 0, 0, 0, other,
+			      NULL),
+		ARGUMENT, "no window of this communicator");
+	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, win, bytes, 0, 0, 0, comm,
+			      NULL),
+		ARGUMENT, "the window of rank 0 has");
+	REFUSES(ncclPutSignal(&x, 1, ncclInt32, ranks, win, 0, 0, 0, 0, comm,
+			      NULL),
+		ARGUMENT, "peer");
+	REFUSES(ncclPutSignal(NULL, 1, ncclInt32, 0, win, 0, 0, 0, 0, comm,
+			      NULL),
+		ARGUMENT, "local is NULL");
+	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, win, 0, -1, 0, 0, comm,
+			      NULL),
+		ARGUMENT, "sigIdx -1");
+	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, win, 0, 0, 77, 0, comm,
+			      NULL),
+		ARGUMENT, "context 77");
+	REFUSES(ncclPutSignal(&x, 1, (ncclDataType_t)77, 0, win, 0, 0, 0, 0,
+			      comm, NULL),
+		ARGUMENT, "type 77");
+	REFUSES(ncclSignal(0, 256, 0, 0, comm, NULL), ARGUMENT, "signal 256");
+	REFUSES(ncclSignal(0, 0, 0, 4, comm, NULL), ARGUMENT, "flags 0x4");
+	REFUSES(ncclWaitSignal(1, &one, comm, NULL), ARGUMENT, "peer");
+	REFUSES(ncclWaitSignal(-1, &one, comm, NULL), ARGUMENT, "nDesc -1");
+	REFUSES(ncclWaitSignal(1, NULL, comm, NULL), ARGUMENT, "NULL");
+	MUST(ncclWaitSignal(0, NULL, comm, NULL));
+	MUST(ncclGroupStart());
+	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, NULL, 0, 0, 0, 0, comm,
+			      NULL),
+		ARGUMENT, "no window of this communicator");
+	MUST(ncclSignal(0, 0, 0, 0, comm, NULL));
+	REFUSES(ncclGroupEnd(), ARGUMENT, "no window of this communicator");
+	MUST(ncclGroupStart());
+	REFUSES(ncclCommWindowRegister(comm, &x, 4, NULL, 0), ARGUMENT,
+		"win is NULL");
+	REFUSES(ncclGroupEnd(), ARGUMENT, "win is NULL");
+	REFUSES(ncclCommWindowRegister(comm, NULL, 4, &win, 0), ARGUMENT,
+		"buff is NULL");
+	JOB_CHECK(!win, "a window that is none");
+}
+
+static void one_sided(struct job_rank *me)
+{
+	static int cells[8 + 4 * CELLS];
+	ncclComm_t comm = join(me), other = NULL;
+	size_t bytes = (size_t)(8 + me->ranks * CELLS) * sizeof(int);
+	ncclWindow_t win, second = NULL;
+
+	MUST(ncclCommSplit(comm, 0, me->rank, &other, NULL));
+	MUST(ncclCommWindowRegister(comm, cells, bytes, &win,
+				    NCCL_WIN_COLL_SYMMETRIC));
+	put_into_all(comm, win, cells, me->ranks, me->rank);
+	refuse_puts(comm, other, win, me->ranks);
+	works(comm, me->ranks);
+	/* Of all ranks together only the beginning is. */
+	if (me->rank)
+		MUST(ncclCommWindowDeregister(comm, win));
+	works(comm, me->ranks);
+	if (!me->rank)
+		MUST(ncclCommWindowDeregister(comm, win));
+	REFUSES(ncclPutSignal(cells, 1, ncclInt32, 0, win, 0, 0, 0, 0, comm,
+			      NULL),
+		ARGUMENT, "it was deregistered");
+	memset(cells, -1, sizeof(cells));
+	/* Two by one group; both go with their communicators. */
+	MUST(ncclGroupStart());
+	MUST(ncclCommWindowRegister(other, cells, bytes, &win, 0));
+	MUST(ncclCommWindowRegister(comm, NULL, 0, &second, 0));
+	JOB_CHECK(!win && !second, "registered before the end of the group");
+	MUST(ncclGroupEnd());
+	JOB_CHECK(win && second, "none at the end of the group");
+	put_into_all(other, win, cells, me->ranks, me->rank);
+	works(comm, me->ranks);
+	MUST(ncclCommDestroy(other));
+	MUST(ncclCommDestroy(comm));
+}
+
+static const int sides[] = {1, 2, 4};
+
+START_TEST(puts_go_into_windows)
+{
+	job_run(&(struct job){
+		.run = one_sided, .ranks = sides[_i], .bare = true, QUIET});
+}
+END_TEST
+
+/* One thread makes the calls of two ranks. */
+static void one_sided_by_one(struct job_rank *me)
+{
+	int cells[2] = {-1, -1}, x = 7;
+	ncclWaitSignalDesc_t one = {1, 0, 0, 0};
+	ncclUniqueId id;
+	ncclComm_t comms[2];
+	ncclWindow_t win[2];
+
+	(void)me;
+	MUST(ncclGetUniqueId(&id));
+	MUST(ncclGroupStart());
+	for (int i = 0; i < 2; i++)
+		MUST(ncclCommInitRank(&comms[i], 2, id, i));
+	MUST(ncclGroupEnd());
+	MUST(ncclGroupStart());
+	for (int i = 0; i < 2; i++)
+		MUST(ncclCommWindowRegister(comms[i], &cells[i], sizeof(int),
+					    &win[i], 0));
+	MUST(ncclGroupEnd());
+	MUST(ncclPutSignal(&x, 1, ncclInt32, 1, win[0], 0, 0, 0, 0, comms[0],
+			   NULL));
+	MUST(ncclWaitSignal(1, &one, comms[1], NULL));
+	JOB_CHECK(cells[1] == 7, "%d", cells[1]);
+	for (int i = 0; i < 2; i++)
+		MUST(ncclCommWindowDeregister(comms[i], win[i]));
+	MUST(ncclGroupStart());
+	for (int i = 0; i < 2; i++)
+		MUST(ncclCommDestroy(comms[i]));
+	MUST(ncclGroupEnd());
+}
+
+START_TEST(one_thread_puts_for_two_ranks)
+{
+	job_run(&(struct job){
+		.run = one_sided_by_one, .ranks = 1, .bare = true, QUIET});
 }
 END_TEST
 
@@ -1061,7 +1237,7 @@ static void properties(struct job_rank *me)
 	MUST(ncclCommQueryProperties(comm, &p));
 	JOB_CHECK(p.rank == me->rank && p.nRanks == me->ranks &&
 			  p.cudaDev == -1 && !p.deviceApiSupport &&
-			  p.commHash == 77 && p.size == 56,
+			  p.hostRmaSupport && p.commHash == 77 && p.size == 56,
 		  "properties");
 	p.magic = 3;
 	REFUSES(ncclCommQueryProperties(comm, &p), ARGUMENT, "magic 0x3");
@@ -1180,9 +1356,6 @@ static void lacking(struct job_rank *me)
 	ncclComm_t comm = join(me);
 	int x = 1;
 
-	REFUSES(ncclPutSignal(&x, 1, ncclInt32, 0, NULL, 0, 0, 0, 0, comm,
-			      NULL),
-		USAGE, "one-sided");
 	REFUSES(ncclDevCommCreate(comm, NULL, NULL), USAGE,
 		"ncclDevCommCreate: the device interface");
 	REFUSES(mscclLoadAlgo("x", &x, 0), USAGE, "MSCCL");
@@ -1317,6 +1490,8 @@ int main(void)
 	tcase_add_test(tcase, more_operators_than_the_library_has);
 	tcase_add_test(tcase, memory_is_allocated_registered_and_a_window);
 	tcase_add_test(tcase, ranks_meet_at_a_known_address);
+	tcase_add_loop_test(tcase, puts_go_into_windows, 0, 3);
+	tcase_add_test(tcase, one_thread_puts_for_two_ranks);
 	tcase_add_test(tcase, init_all_makes_ranks_of_one_process);
 	tcase_add_test(tcase, a_thread_is_many_ranks_by_a_group);
 	tcase_add_test(tcase, a_thread_grows_by_a_group);

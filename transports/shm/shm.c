@@ -496,11 +496,11 @@ static inline void copy_small(uint8_t *dst, const uint8_t *src, uint64_t len)
 		memcpy(dst, &head, 8);
 		memcpy(dst + len - 8, &tail, 8);
 	} else if (len > 16) {
-		uint64_t at = 0;
-
-		for (; at + 16 < len; at += 16)
-			__builtin_memcpy(dst + at, src + at, 16);
-		__builtin_memcpy(dst + len - 16, src + len - 16, 16);
+		/* By words: of what was written word by word a moment ago,
+		 * more cannot be loaded at once without waiting. */
+		for (uint64_t at = 0; at + 8 < len; at += 8)
+			__builtin_memcpy(dst + at, src + at, 8);
+		__builtin_memcpy(dst + len - 8, src + len - 8, 8);
 	} else if (len >= 4) {
 		memcpy(&head4, src, 4);
 		memcpy(&tail4, src + len - 4, 4);
