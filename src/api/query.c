@@ -122,8 +122,8 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
 	s.memory_bytes = comm->scratch.bytes;
 	if (comm->dev) {
-		s.device_bytes = comm->scratch.bytes +
-				 device_exported_bytes(comm->dev);
+		s.device_bytes =
+			comm->scratch.bytes + device_exported_bytes(comm->dev);
 		s.memory_bytes += device_stages_bytes(comm->dev) +
 				  device_exported_bytes(comm->dev);
 	}
