@@ -20,6 +20,7 @@
 #include "src/core/cross_progress.h"
 #include "src/core/wait.h"
 #include "src/links/topology.h"
+#include "src/stream/driver.h"
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
@@ -479,7 +480,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 static dicomm_result_t check_outside(struct dicomm_comm *comm,
 				     const char *function)
 {
-	if (!comm_is_inside(comm) && !stream_drives(comm))
+	if (!comm_is_inside(comm) && !driver_has(comm))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
 		    "%s: this thread is inside a call on comm (in a signal "
@@ -603,7 +604,7 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_abort: comm belongs to the parent of this "
 			    "process");
-	if (comm_is_inside(comm) || stream_drives(comm)) {
+	if (comm_is_inside(comm) || driver_has(comm)) {
 		fault_mark_abort(comm);
 		return DICOMM_IN_PROGRESS;
 	}

@@ -5,7 +5,7 @@
  *
  * Threads: one thread at a time owns the data path (peers, prepared calls,
  * scratch, operation numbers). While `queued` is 0, that is the calling thread;
- * otherwise it is the progress thread (host_stream.c). While neither is in the
+ * otherwise it is the progress thread (driver.c). While neither is in the
  * data path, a thread that waits in another communicator may borrow it for a
  * moment (cross_progress.c). Any thread may call the functions of fault.h.
  * Several threads may make calls: share.h.

@@ -6,7 +6,7 @@
  * another thread makes the communicator shared, for good: from then on threads
  * take it by an atomic exchange. One thread at a time is inside, and runs its
  * blocking call. Whoever comes meanwhile hands its call to the progress thread
- * (src/stream/host_stream.c), and so does everybody after it until those calls
+ * (src/stream/driver.c), and so does everybody after it until those calls
  * have ended. So there are at most two who need the data path: the thread
  * inside, and the progress thread. The thread inside lends it whenever it has
  * to wait, and the progress thread takes it for one turn at a time.

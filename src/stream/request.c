@@ -14,6 +14,7 @@
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
+#include "src/stream/driver.h"
 #include "src/stream/submit.h"
 
 #define REQUEST_MAGIC UINT64_C(0xd1c04e90e57a0001)
@@ -81,7 +82,7 @@ void request_sleep(struct dicomm_request *r, uint64_t end_ns)
 bool request_await(struct dicomm_request *r, uint64_t ns)
 {
 	if (!request_is_done(r))
-		stream_await(r, ns ? clock_ns() + ns : 0);
+		driver_await(r, ns ? clock_ns() + ns : 0);
 	return request_is_done(r);
 }
 
@@ -142,7 +143,7 @@ dicomm_result_t dicomm_request_query(dicomm_request_t request)
 {
 	TRY(check(request, "request_query"));
 	if (!request_is_done(request))
-		stream_poll();
+		driver_poll();
 	return request_is_done(request) ? result_of(request)
 					: DICOMM_IN_PROGRESS;
 }
@@ -168,7 +169,7 @@ dicomm_result_t dicomm_request_call(dicomm_request_t request,
 			    "request_call: fn is NULL");
 	TRY(callbacks_set(request, fn, ctx));
 	if (!request_is_done(request))
-		stream_hurry();
+		driver_hurry();
 	return DICOMM_SUCCESS;
 }
 

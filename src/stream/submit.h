@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs a checked call: at once, at the end of a group, or by the progress
- * thread in the order of its streams.
+ * Runs a checked call: at once, at the end of a group, or in the order of its
+ * streams.
  */
 #ifndef DICOMM_STREAM_SUBMIT_H
 #define DICOMM_STREAM_SUBMIT_H
@@ -52,7 +52,7 @@ dicomm_result_t group_init(const struct dicomm_comm *of,
 			   void (*refuse)(void *arg), void *arg);
 
 /*
- * Hand items to the progress thread as one unit. They start when the unit is
+ * Queue items as one unit. They start when the unit is
  * first in all of its host streams and the device streams have reached all
  * fences. When all are done, the streams continue. Takes over the fences, and
  * the counts of the items, also on failure. With `wait`, returns when all are
@@ -64,17 +64,6 @@ struct dicomm_request;
 /* Complete the request when what was queued last on the stream has ended, at
  * once if nothing is queued. */
 void stream_attach(dicomm_stream_t stream, struct dicomm_request *r);
-/* Wait until the request is done, or that time of clock_ns(); 0: for ever. Runs
- * what is queued meanwhile, unless another thread does. */
-void stream_await(struct dicomm_request *r, uint64_t end_ns);
-/* Give what is queued a turn, unless another thread runs it. Does not wait. */
-void stream_poll(void);
-/* What is queued cannot wait for a thread that waits for it. */
-void stream_hurry(void);
-/* Returns true if this thread runs what is queued on this communicator. In that
- * case a signal handler asks, or a function of the user that the library has
- * called. */
-bool stream_drives(const struct dicomm_comm *comm);
 /* Returns true if this is a host stream of this process. */
 bool stream_valid(dicomm_stream_t stream);
 /* Log why this is no host stream of this process, and return the error. */

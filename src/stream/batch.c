@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A unit of calls that is queued on streams: from its place in the order of
+ * calls to its end. */
+#include "src/stream/batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/base/log.h"
+#include "src/core/fault.h"
+#include "src/core/share.h"
+#include "src/engine/prepare.h"
+#include "src/stream/request.h"
+
+/* In nanoseconds; longer than anything takes that the library queues on
+ * a device. */
+#define BLOCKED_NS UINT64_C(5000000000)
+
+pthread_mutex_t stream_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void record_status(struct batch *w, dicomm_result_t status)
+{
+	if (status == DICOMM_SUCCESS || w->status != DICOMM_SUCCESS)
+		return;
+	w->status = status;
+	snprintf(w->text, sizeof(w->text), "%s", log_last_error());
+}
+
+/* Needs the data path. */
+static void release(struct item *item)
+{
+	engine_release(item->op);
+	item->op = NULL;
+	prepare_trim(item->comm);
+}
+
+static void finish_item(struct item *item)
+{
+	struct dicomm_comm *comm = item->comm;
+
+	item->comm = NULL;
+	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
+}
+
+/* Returns true if a call of the batch still needs this stream blocked. Calls of
+ * `broken` do not count (NULL: all count). */
+static bool is_wanted(const struct batch *w, const struct stream_fence *t,
+		      const struct dicomm_comm *broken)
+{
+	for (size_t i = 0; i < w->nitems; i++)
+		if (w->items[i].op && w->items[i].comm != broken &&
+		    stream_fence_is_of(t, w->items[i].comm, w->items[i].native))
+			return true;
+	return false;
+}
+
+/* Release the fences that only calls of this broken communicator needed. */
+static void release_lost_fences(struct batch *w,
+				const struct dicomm_comm *broken)
+{
+	struct stream_fence **at = &w->fences, *t;
+
+	while ((t = *at)) {
+		if (is_wanted(w, t, broken)) {
+			at = &t->next;
+			continue;
+		}
+		*at = t->next;
+		stream_fence_release(t);
+	}
+}
+
+/*
+ * A call of the communicator is given up. The user's stream may continue when
+ * no work of the call runs on the device any more, so wait for that. If streams
+ * share a hardware queue, the library's work may be behind that very stream. So
+ * the wait is bounded, and then the stream continues anyway.
+ */
+static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
+{
+	/* If several operations are given up, the first one has waited for
+	 * all. */
+	if (!w->fences)
+		return;
+	fault_stop_transports(comm);
+	if (comm->dev && !device_settles(comm, BLOCKED_NS))
+		release_lost_fences(w, comm);
+}
+
+static void drop_operation(struct batch *w, struct item *item)
+{
+	if (!item->op->done) {
+		record_status(w, fault_report(item->comm));
+		let_streams_go(w, item->comm);
+		engine_drop(item->op);
+		w->left--;
+	}
+	release(item);
+}
+
+/* Drop the items of broken communicators, whatever else the batch waits for.
+ * The thread that broke one waits until the progress thread has left it, and
+ * may then free it. So nothing of it is used after that, including the fences
+ * of its streams. Returns false if another thread is inside one. */
+bool batch_drop_broken(struct batch *w)
+{
+	bool any = false, all = true;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+
+		if (!item->comm || !fault_is(item->comm))
+			continue;
+		if (item->op && !share_take(item->comm)) {
+			all = false;
+			continue;
+		}
+		if (item->op) {
+			drop_operation(w, item);
+			share_return(item->comm);
+		}
+		any = true;
+	}
+	if (!any)
+		return all;
+	release_lost_fences(w, NULL);
+	wait_moved(&w->waiter);
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct item *item = &w->items[i];
+
+		if (item->comm && !item->op && fault_is(item->comm))
+			finish_item(item);
+	}
+	return all;
+}
+
+bool batch_accept(struct batch *w)
+{
+	for (; w->accepted < w->nitems; w->accepted++) {
+		struct item *item = &w->items[w->accepted];
+		dicomm_result_t s;
+
+		if (!comm_may_begin(item->comm)) {
+			s = fault_report(item->comm);
+		} else if (share_take(item->comm)) {
+			s = engine_prepare(item->comm, &item->call, &item->op);
+			share_return(item->comm);
+		} else {
+			return false;
+		}
+		/* On a host rank, all ranks refuse the same call, and nothing
+		 * else follows. But if the call was queued on a device stream,
+		 * the other ranks would not hear of the failure, so it breaks
+		 * the communicator. */
+		if (s != DICOMM_SUCCESS && item->comm->dev)
+			s = fault_own(item->comm, s, -1);
+		if (s != DICOMM_SUCCESS) {
+			item->op = NULL;
+			record_status(w, s);
+			w->left--;
+		}
+	}
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct place *p = &w->places[i];
+		struct host_stream *st = p->stream;
+
+		if (st->head) {
+			st->tail->next = p;
+			w->blocked++;
+		} else {
+			st->head = p;
+		}
+		st->tail = p;
+	}
+	return true;
+}
+
+struct batch *batch_make(const struct item *items, size_t n)
+{
+	struct batch *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->items = malloc(n * sizeof(*w->items));
+	w->places = calloc(n, sizeof(*w->places));
+	if (!w->items || !w->places) {
+		free(w->items);
+		free(w->places);
+		free(w);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++) {
+		bool known = !items[i].stream;
+
+		w->items[i] = items[i];
+		for (size_t j = 0; j < w->nplaces && !known; j++)
+			known = w->places[j].stream == items[i].stream;
+		if (!known)
+			w->places[w->nplaces++] = (struct place){
+				.stream = items[i].stream, .work = w};
+	}
+	w->nitems = w->left = n;
+	for (size_t i = 0; i < n; i++)
+		w->on_device |= items[i].comm->dev != NULL;
+	return w;
+}
+
+void batch_free(struct batch *w)
+{
+	for (size_t i = 0; i < w->nitems; i++)
+		free(w->items[i].counts);
+	free(w->items);
+	free(w->places);
+	free(w);
+}
+
+void batch_release_fences(struct batch *w)
+{
+	struct stream_fence *t;
+
+	while ((t = w->fences)) {
+		w->fences = t->next;
+		stream_fence_release(t);
+	}
+}
+
+void batch_complete(struct batch *w)
+{
+	struct dicomm_request *r, *next;
+
+	batch_release_fences(w);
+	for (size_t i = 0; i < w->nitems; i++)
+		if (w->items[i].comm)
+			finish_item(&w->items[i]);
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct host_stream *st = w->places[i].stream;
+
+		st->head = w->places[i].next;
+		if (st->head)
+			st->head->work->blocked--;
+		else
+			st->tail = NULL;
+	}
+	pthread_mutex_lock(&stream_lock);
+	for (size_t i = 0; i < w->nplaces; i++) {
+		struct host_stream *st = w->places[i].stream;
+
+		if (w->status != DICOMM_SUCCESS &&
+		    st->status == DICOMM_SUCCESS) {
+			st->status = w->status;
+			snprintf(st->text, sizeof(st->text), "%s", w->text);
+		}
+		st->last_status = w->status;
+		if (w->status != DICOMM_SUCCESS)
+			snprintf(st->last_text, sizeof(st->last_text), "%s",
+				 w->text);
+		st->pending--;
+	}
+	r = w->requests;
+	pthread_mutex_unlock(&stream_lock);
+	/* From here on, the streams may be gone. */
+	for (; r; r = next) {
+		next = r->next;
+		request_complete(r, w->status, w->text);
+	}
+	batch_free(w);
+}
+
+struct operation *batch_turn(struct batch *w, bool *moved)
+{
+	struct operation *waiting = NULL;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct operation *op = w->items[i].op;
+
+		/* The next pass drops items of broken communicators. */
+		if (!op || op->done || op->before || fault_is(op->comm) ||
+		    !share_take(op->comm))
+			continue;
+		if (engine_turn(op, moved) == SCHEDULE_DONE) {
+			release(&w->items[i]);
+			w->left--;
+			*moved = true;
+		} else if (!waiting) {
+			waiting = op;
+		}
+		share_return(w->items[i].comm);
+	}
+	return waiting;
+}
+
+void batch_look_at_fences(struct batch *w, bool *moved)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	for (struct stream_fence *t = w->fences; t && status == DICOMM_SUCCESS;
+	     t = t->next)
+		status = stream_fence_query(t);
+	if (status == DICOMM_SUCCESS)
+		w->reached = *moved = true;
+	if (status == DICOMM_SUCCESS || status == DICOMM_AGAIN)
+		return;
+	for (size_t i = 0; i < w->nitems; i++) {
+		struct operation *op = w->items[i].op;
+
+		if (op && !op->done)
+			fault_own(op->comm, status, -1);
+	}
+}
+
+void batch_watch_others(struct batch *w)
+{
+	bool more = true;
+
+	for (size_t i = 0; i < w->nitems && more; i++) {
+		struct operation *op = w->items[i].op;
+
+		if (!op || op == w->waiting || op->done || op->before ||
+		    !share_take(op->comm))
+			continue;
+		more = engine_watch(&w->waiter, op);
+		share_return(op->comm);
+	}
+}

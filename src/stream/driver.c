@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who runs what is queued on streams: the driver.
+ *
+ * The driver is one thread at a time. While a communicator has queued
+ * operations, only the driver touches its data path; if a blocking call of
+ * another thread is under way, it does so whenever that lends it (share.h).
+ * `stream_lock` guards the hand-over (inbox, pending counts, results) and who
+ * drives. It is not taken during a turn.
+ *
+ * A thread that waits for an operation drives, so that nobody has to be woken
+ * for it. The process has a progress thread, which the first queued call
+ * starts, for all that nobody waits for. It is woken for long operations. Who
+ * queues a short one drives for one pass, without waiting, and leaves the rest
+ * to the one who will wait; in case there is none, the progress thread looks
+ * every now and then.
+ */
+#include "src/stream/driver.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/thread.h"
+#include "src/base/type.h"
+#include "src/base/yield.h"
+#include "src/stream/batch.h"
+#include "src/stream/request.h"
+#include "src/core/fault.h"
+#include "src/core/paths.h"
+#include "src/core/share.h"
+
+/* Passes without progress before the progress thread begins to sleep
+ * between passes. */
+#define QUIET_YIELDS 1000
+/* Looks at the inbox before the progress thread sleeps: whoever has just waited
+ * for an operation often queues the next one. */
+#define IDLE_YIELDS 100
+/* While short operations come, the progress thread looks so often whether
+ * somebody drives them; after so many looks in vain it sleeps. */
+#define NAP_NS 200000
+#define NAPS 16
+/* A short operation, and the most batches that who queues one has a look at */
+#define SHORT_BYTES (64u << 10)
+#define SHORT_BATCHES 8
+/* Looks that a waiter makes while another thread drives, then looks between
+ * which it gives its core away, before it sleeps: to be woken takes tens of
+ * microseconds. */
+#define LOOKS 64
+#define YIELDS 200
+/* Who waits with a limit drives for so long at most: later, a look for late
+ * ranks could take longer than the limit. */
+#define DRIVE_NS UINT64_C(50000000)
+/* Passes between two checks for late ranks: a few short sleeps. */
+#define LOOK_PASSES 8
+
+static pthread_cond_t arrived; /* once the progress thread runs */
+static struct batch *inbox, **inbox_tail = &inbox;
+static _Atomic unsigned inbox_count;
+static bool running;
+static _Atomic bool driven;
+static _Thread_local bool is_driver;
+/* Used by the driver only, in the order of the calls. */
+static struct batch *batches;
+static unsigned nbatches;
+/* Guarded by stream_lock. Something is queued that the progress thread is to
+ * drive unless another thread does. */
+static bool hurry;
+static unsigned submitted; /* batches so far */
+static enum { AWAKE, NAPPING, ASLEEP } progress_is;
+/* Batches of devices: only the progress thread drives these. */
+static _Atomic unsigned on_devices;
+/* Threads that wait; and those of them that look whether they may drive */
+static _Atomic unsigned waiters, candidates;
+
+/* ---- a pass over all batches ---- */
+
+/* Accept all batches in order, as far as possible. Returns true if some were
+ * not accepted before. */
+static bool accept_all(struct batch *w)
+{
+	bool any = false;
+
+	for (; w; w = w->next) {
+		if (w->accepted == w->nitems)
+			continue;
+		if (!batch_accept(w))
+			break;
+		any = true;
+	}
+	return any;
+}
+
+/* Append what has been queued to the batches. With stream_lock held. */
+static void take_inbox(void)
+{
+	struct batch **tail = &batches;
+
+	while (*tail)
+		tail = &(*tail)->next;
+	*tail = inbox;
+	inbox = NULL;
+	inbox_tail = &inbox;
+	nbatches +=
+		atomic_exchange_explicit(&inbox_count, 0, memory_order_relaxed);
+}
+
+/* Send pending credits of all other communicators, so that a rank which waits
+ * on one communicator is not also held up by another. */
+static void poll_others(const struct dicomm_comm *comm)
+{
+	for (const struct batch *w = batches; w; w = w->next)
+		for (size_t i = 0; i < w->nitems && !w->blocked && w->reached;
+		     i++)
+			if (w->items[i].op && !w->items[i].op->done &&
+			    w->items[i].op->comm != comm &&
+			    share_take(w->items[i].comm)) {
+				comm_poll(w->items[i].comm);
+				share_return(w->items[i].comm);
+			}
+}
+
+/* Returns true if a has waited for less time than b. The batch that has waited
+ * for the shortest time decides how the thread waits, since its peer may answer
+ * soon and the thread must be awake then. */
+static bool is_fresher(const struct batch *a, const struct batch *b)
+{
+	if (!a->waiter.since_ns || !b->waiter.since_ns)
+		return !a->waiter.since_ns;
+	return a->waiter.since_ns >= b->waiter.since_ns;
+}
+
+/* Check for late ranks in one batch. Each call takes the next one. */
+static void look_at_next(void)
+{
+	static unsigned next;
+	struct batch *w = batches;
+	bool look = false;
+
+	for (unsigned i = 0; w && i < next; i++)
+		w = w->next;
+	next = w ? next + 1 : 0;
+	if (w && w->waiting && share_take(w->waiting->comm)) {
+		look = engine_look(&w->waiter, w->waiting);
+		share_return(w->waiting->comm);
+	}
+	if (look)
+		batch_watch_others(w);
+}
+
+/* Returns false if another thread is inside. */
+static bool wait_for(struct batch *w)
+{
+	struct dicomm_comm *comm = w->waiting->comm;
+	bool checked;
+
+	if (!share_take(comm))
+		return false;
+	checked = engine_wait(&w->waiter, w->waiting, false);
+	share_return(comm);
+	if (checked)
+		batch_watch_others(w);
+	return true;
+}
+
+/* Give every batch a turn, in order. Returns true if one moved, or another
+ * thread is inside one. *idle is the batch that decides how to wait, or
+ * NULL. */
+static bool turn_all(struct batch **idle)
+{
+	struct batch **at = &batches;
+	static unsigned known; /* fault_count of the last pass */
+	unsigned broken = atomic_load(&fault_count);
+	bool any = accept_all(batches) || broken != known, all = true;
+
+	*idle = NULL;
+	for (struct batch *w = batches; w && any; w = w->next)
+		if (w->accepted == w->nitems)
+			all &= batch_drop_broken(w);
+	if (all)
+		known = broken;
+	while (*at) {
+		struct batch *w = *at;
+		bool moved = false;
+
+		w->waiting = NULL;
+		if (w->accepted < w->nitems) {
+			at = &w->next;
+			continue;
+		}
+		if (!w->blocked && !w->reached)
+			batch_look_at_fences(w, &moved);
+		if (!w->blocked && w->reached)
+			w->waiting = batch_turn(w, &moved);
+		if (!w->blocked && !w->left) {
+			*at = w->next;
+			nbatches--;
+			if (w->on_device)
+				atomic_fetch_sub(&on_devices, 1);
+			batch_complete(w);
+			any = true;
+			continue;
+		}
+		if (moved)
+			wait_moved(&w->waiter);
+		else if (w->waiting && (!*idle || is_fresher(w, *idle)))
+			*idle = w;
+		any |= moved;
+		at = &w->next;
+	}
+	return any && all;
+}
+
+/* Take what has been queued, give every batch a turn, and wait if none
+ * moved. */
+static void pass(void)
+{
+	/* passes without progress while only streams were waited for */
+	static unsigned quiet, round;
+	const struct timespec nap = {0, 50000};
+	struct batch *idle;
+
+	if (atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
+		pthread_mutex_lock(&stream_lock);
+		take_inbox();
+		pthread_mutex_unlock(&stream_lock);
+	}
+	if (turn_all(&idle)) {
+		quiet = 0;
+	} else if (idle) {
+		poll_others(idle->waiting->comm);
+		if (!wait_for(idle) && !core_yield())
+			nanosleep(&nap, NULL);
+	} else if (++quiet >= QUIET_YIELDS || !core_yield()) {
+		nanosleep(&nap, NULL);
+	}
+	if (round++ % LOOK_PASSES == 0)
+		look_at_next();
+}
+
+/* ---- who drives ---- */
+
+/* With stream_lock held: is there anything to drive, and nobody who does? */
+static bool is_left_alone(void)
+{
+	return !atomic_load(&driven) && (batches || inbox);
+}
+
+/* What a driver finds about other operations than its own is not the last error
+ * of that thread; nor must the thread be cancelled meanwhile. */
+struct guest {
+	int cancellable;
+	char text[512];
+};
+
+static void begin_as_guest(struct guest *g)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &g->cancellable);
+	snprintf(g->text, sizeof(g->text), "%s", log_last_error());
+}
+
+static void end_as_guest(const struct guest *g)
+{
+	if (strcmp(g->text, log_last_error()))
+		log_set_last_error(g->text);
+	pthread_setcancelstate(g->cancellable, NULL);
+}
+
+/* With stream_lock held */
+static void begin_driving(void)
+{
+	atomic_store(&driven, true);
+	is_driver = true;
+	take_inbox();
+}
+
+/* With stream_lock held. What is left is driven by the progress thread, which
+ * is woken if somebody waits for it. */
+static void end_driving(void)
+{
+	is_driver = false;
+	atomic_store(&driven, false);
+	if (!batches && !inbox)
+		hurry = false;
+	else if (hurry || atomic_load(&waiters) ? progress_is != AWAKE
+						: progress_is == ASLEEP)
+		pthread_cond_signal(&arrived);
+}
+
+/* With stream_lock held, which is given up meanwhile: drive for one pass,
+ * without waiting, if nobody drives and there is not much. */
+static void drive_once(void)
+{
+	struct batch *idle;
+	struct guest guest;
+
+	if (atomic_load(&driven) || atomic_load(&on_devices) ||
+	    nbatches + atomic_load(&inbox_count) > SHORT_BATCHES)
+		return;
+	begin_driving();
+	pthread_mutex_unlock(&stream_lock);
+	begin_as_guest(&guest);
+	turn_all(&idle);
+	end_as_guest(&guest);
+	pthread_mutex_lock(&stream_lock);
+	end_driving();
+}
+
+/* Drive if nobody does. */
+static bool try_driving(void)
+{
+	bool begun;
+
+	if (atomic_load(&driven) || atomic_load(&on_devices))
+		return false;
+	pthread_mutex_lock(&stream_lock);
+	begun = is_left_alone() && !atomic_load(&on_devices);
+	if (begun)
+		begin_driving();
+	pthread_mutex_unlock(&stream_lock);
+	return begun;
+}
+
+/* Look a while whether this thread can drive. */
+static bool become_driver(struct dicomm_request *r)
+{
+	bool begun = false;
+
+	atomic_fetch_add(&candidates, 1);
+	for (int i = 0; i < LOOKS + YIELDS && !begun && !request_is_done(r);
+	     i++) {
+		begun = try_driving();
+		if (i < LOOKS)
+			cpu_relax();
+		else if (!begun && !core_yield())
+			break;
+	}
+	atomic_fetch_sub(&candidates, 1);
+	/* The progress thread may have made way just now. */
+	return begun || (!request_is_done(r) && try_driving());
+}
+
+void driver_await(struct dicomm_request *r, uint64_t end_ns)
+{
+	uint64_t most = end_ns ? clock_ns() + DRIVE_NS : 0;
+	struct guest guest;
+
+	if (most > end_ns)
+		most = end_ns;
+	atomic_fetch_add(&waiters, 1);
+	while (!request_is_done(r) && !(end_ns && clock_ns() >= end_ns)) {
+		if ((most && clock_ns() >= most) || !become_driver(r)) {
+			request_sleep(r, end_ns);
+			continue;
+		}
+		begin_as_guest(&guest);
+		while (!request_is_done(r) && !atomic_load(&on_devices) &&
+		       !(most && clock_ns() >= most))
+			pass();
+		end_as_guest(&guest);
+		pthread_mutex_lock(&stream_lock);
+		end_driving();
+		pthread_mutex_unlock(&stream_lock);
+	}
+	atomic_fetch_sub(&waiters, 1);
+}
+
+void driver_poll(void)
+{
+	pthread_mutex_lock(&stream_lock);
+	drive_once();
+	pthread_mutex_unlock(&stream_lock);
+}
+
+void driver_hurry(void)
+{
+	pthread_mutex_lock(&stream_lock);
+	hurry = atomic_load(&driven) || batches || inbox;
+	if (is_left_alone() && progress_is != AWAKE)
+		pthread_cond_signal(&arrived);
+	pthread_mutex_unlock(&stream_lock);
+}
+
+bool driver_has(const struct dicomm_comm *comm)
+{
+	return is_driver && atomic_load(&comm->queued);
+}
+
+/* ---- progress thread ---- */
+
+/* With stream_lock held. Sleep until there is something that nobody drives, and
+ * nobody is about to. */
+static void await_work(void)
+{
+	unsigned seen = submitted, naps = 0;
+	bool napped = false;
+
+	while (!is_left_alone() ||
+	       !(hurry || napped || atomic_load(&waiters)) ||
+	       (atomic_load(&candidates) && !atomic_load(&on_devices))) {
+		struct timespec end;
+
+		if (seen != submitted)
+			naps = 0;
+		seen = submitted;
+		if (naps++ >= NAPS && !is_left_alone()) {
+			progress_is = ASLEEP;
+			pthread_cond_wait(&arrived, &stream_lock);
+			naps = 0;
+			napped = false;
+			continue;
+		}
+		progress_is = NAPPING;
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		end.tv_nsec += NAP_NS;
+		if (end.tv_nsec >= 1000000000) {
+			end.tv_nsec -= 1000000000;
+			end.tv_sec++;
+		}
+		napped = pthread_cond_timedwait(&arrived, &stream_lock, &end) ==
+			 ETIMEDOUT;
+	}
+	progress_is = AWAKE;
+}
+
+/* Whoever has just waited for an operation often queues the next one. */
+static void linger(void)
+{
+	for (int i = 0; i < IDLE_YIELDS; i++)
+		if (atomic_load_explicit(&inbox_count, memory_order_relaxed) ||
+		    !core_yield())
+			return;
+}
+
+static void *progress(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&stream_lock);
+	for (;;) {
+		bool lingers;
+
+		await_work();
+		lingers = hurry;
+		begin_driving();
+		pthread_mutex_unlock(&stream_lock);
+		while ((batches || atomic_load(&inbox_count)) &&
+		       (!atomic_load(&candidates) || atomic_load(&on_devices)))
+			pass();
+		pthread_mutex_lock(&stream_lock);
+		end_driving();
+		if (!lingers || batches || inbox)
+			continue;
+		pthread_mutex_unlock(&stream_lock);
+		linger();
+		pthread_mutex_lock(&stream_lock);
+	}
+	return NULL;
+}
+
+/* The child of a fork has no progress thread and nothing queued. */
+static void forget(void)
+{
+	pthread_mutex_init(&stream_lock, NULL);
+	inbox = batches = NULL;
+	inbox_tail = &inbox;
+	nbatches = 0;
+	atomic_store(&inbox_count, 0);
+	atomic_store(&driven, false);
+	atomic_store(&on_devices, 0);
+	atomic_store(&waiters, 0);
+	atomic_store(&candidates, 0);
+	is_driver = hurry = running = false;
+	progress_is = AWAKE;
+}
+
+/* Naps end in time when somebody sets the clock. */
+static int make_condition(void)
+{
+	pthread_condattr_t monotonic;
+	int error = pthread_condattr_init(&monotonic);
+
+	if (error)
+		return error;
+	error = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	if (!error)
+		error = pthread_cond_init(&arrived, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return error;
+}
+
+dicomm_result_t driver_start(void)
+{
+	static bool registered;
+	int error;
+
+	if (running)
+		return DICOMM_SUCCESS;
+	if (!registered)
+		pthread_atfork(NULL, NULL, forget);
+	registered = true;
+	error = make_condition();
+	if (!error)
+		error = thread_start(NULL, "dicomm-progress", progress, NULL);
+	if (error) {
+		errno = error;
+		return FAIL(DICOMM_ERR_SYSTEM, "progress thread: create: %m");
+	}
+	running = true;
+	return DICOMM_SUCCESS;
+}
+
+/* ---- callers ---- */
+
+/* Are the calls short enough to be begun by who queues them? */
+static bool is_short(const struct batch *w)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < w->nitems; i++) {
+		const struct call *call = &w->items[i].call;
+
+		if (call->own || w->items[i].counts)
+			return false;
+		bytes += call->coll == COLL_BARRIER
+				 ? 1
+				 : call->count * type_bytes(call->type);
+	}
+	return bytes <= SHORT_BYTES;
+}
+
+/* With stream_lock held: somebody has to run what was queued. If `wait`, the
+ * caller is about to wait, which does it. */
+static void set_off(const struct batch *w, bool wait)
+{
+	bool brief = !w->on_device && (wait || is_short(w));
+
+	if (!brief)
+		hurry = true;
+	else if (!wait)
+		drive_once();
+	if (is_left_alone() && !wait &&
+	    (hurry ? progress_is != AWAKE : progress_is == ASLEEP))
+		pthread_cond_signal(&arrived);
+}
+
+void driver_add(struct batch *w, bool wait)
+{
+	*inbox_tail = w;
+	inbox_tail = &w->next;
+	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
+	submitted++;
+	if (w->on_device)
+		atomic_fetch_add(&on_devices, 1);
+	set_off(w, wait);
+}
