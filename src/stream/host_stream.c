@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host streams: queues of calls. */
+/* Host streams, which are queues of calls, and requests for the end of these.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/clock.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/share.h"
@@ -58,7 +60,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	if (!wait)
 		return DICOMM_SUCCESS;
 	/* Each operation is bounded, so this wait is bounded. */
-	request_await(&done, 0);
+	driver_await(&done, 0);
 	if (done.status != DICOMM_SUCCESS)
 		log_set_last_error(done.text);
 	return done.status;
@@ -135,7 +137,7 @@ static dicomm_result_t wait_for_all(struct host_stream *st)
 
 	request_init(&done);
 	stream_attach(st, &done);
-	request_await(&done, 0);
+	driver_await(&done, 0);
 	pthread_mutex_lock(&stream_lock);
 	status = st->status;
 	if (status != DICOMM_SUCCESS)
@@ -165,4 +167,86 @@ dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
 	status = wait_for_all(st);
 	handle_free(&pool, st);
 	return status;
+}
+
+/* ---- requests ---- */
+
+static dicomm_result_t result_of(const struct dicomm_request *r)
+{
+	if (r->status != DICOMM_SUCCESS)
+		log_set_last_error(r->text);
+	return r->status;
+}
+
+dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
+					   dicomm_request_t *request)
+{
+	const char *f = "host_stream_request";
+	struct dicomm_request *r;
+
+	if (!request)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: request is NULL",
+			    f);
+	*request = NULL;
+	if (!stream_valid(stream))
+		return stream_refuse(stream, f);
+	if (group_has(stream))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "%s: the operations on stream %p are in a group "
+			    "that has not ended",
+			    f, stream);
+	r = request_new();
+	if (!r)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
+	stream_attach(stream, r);
+	*request = r;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_request_query(dicomm_request_t request)
+{
+	TRY(request_check(request, "request_query"));
+	if (!request_is_done(request))
+		driver_poll();
+	return request_is_done(request) ? result_of(request)
+					: DICOMM_IN_PROGRESS;
+}
+
+dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms)
+{
+	TRY(request_check(request, "request_wait"));
+	if (timeout_ms < 0)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "request_wait: timeout_ms %d: negative",
+			    timeout_ms);
+	if (!request_is_done(request))
+		driver_await(request,
+			     timeout_ms ? clock_ns() + (uint64_t)timeout_ms *
+							       1000000u
+					: 0);
+	return request_is_done(request) ? result_of(request)
+					: DICOMM_IN_PROGRESS;
+}
+
+dicomm_result_t dicomm_request_call(dicomm_request_t request,
+				    dicomm_request_fn_t fn, void *ctx)
+{
+	TRY(request_check(request, "request_call"));
+	if (!fn)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "request_call: fn is NULL");
+	TRY(callbacks_set(request, fn, ctx));
+	if (!request_is_done(request))
+		driver_hurry();
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_request_free(dicomm_request_t request)
+{
+	if (!request)
+		return DICOMM_SUCCESS;
+	TRY(request_check(request, "request_free"));
+	request->magic = 0;
+	request_put(request);
+	return DICOMM_SUCCESS;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests: waiting for the end of an operation on a host stream. */
+/* Requests: the end of an operation on a host stream. */
 #include "src/stream/request.h"
 
 #include <limits.h>
@@ -10,12 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/base/clock.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/comm.h"
-#include "src/stream/driver.h"
-#include "src/stream/submit.h"
 
 #define REQUEST_MAGIC UINT64_C(0xd1c04e90e57a0001)
 
@@ -36,6 +33,19 @@ void request_init(struct dicomm_request *r)
 	r->call = NULL;
 	r->called = false;
 	r->next = NULL;
+}
+
+struct dicomm_request *request_new(void)
+{
+	struct dicomm_request *r = handle_alloc(&pool);
+
+	if (!r)
+		return NULL;
+	request_init(r);
+	r->magic = REQUEST_MAGIC;
+	r->generation = atomic_load(&comm_generation);
+	atomic_init(&r->refs, 2);
+	return r;
 }
 
 void request_put(struct dicomm_request *r)
@@ -79,16 +89,7 @@ void request_sleep(struct dicomm_request *r, uint64_t end_ns)
 		FUTEX_BITSET_MATCH_ANY);
 }
 
-bool request_await(struct dicomm_request *r, uint64_t ns)
-{
-	if (!request_is_done(r))
-		driver_await(r, ns ? clock_ns() + ns : 0);
-	return request_is_done(r);
-}
-
-/* ---- public ---- */
-
-static dicomm_result_t check(const struct dicomm_request *r, const char *f)
+dicomm_result_t request_check(const struct dicomm_request *r, const char *f)
 {
 	if (!r || r->magic != REQUEST_MAGIC)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
@@ -100,85 +101,5 @@ static dicomm_result_t check(const struct dicomm_request *r, const char *f)
 			    "%s: request %p belongs to the parent of this "
 			    "process",
 			    f, (const void *)r);
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t result_of(const struct dicomm_request *r)
-{
-	if (r->status != DICOMM_SUCCESS)
-		log_set_last_error(r->text);
-	return r->status;
-}
-
-dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
-					   dicomm_request_t *request)
-{
-	const char *f = "host_stream_request";
-	struct dicomm_request *r;
-
-	if (!request)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: request is NULL",
-			    f);
-	*request = NULL;
-	if (!stream_valid(stream))
-		return stream_refuse(stream, f);
-	if (group_has(stream))
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "%s: the operations on stream %p are in a group "
-			    "that has not ended",
-			    f, stream);
-	r = handle_alloc(&pool);
-	if (!r)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
-	request_init(r);
-	r->magic = REQUEST_MAGIC;
-	r->generation = atomic_load(&comm_generation);
-	atomic_init(&r->refs, 2);
-	stream_attach(stream, r);
-	*request = r;
-	return DICOMM_SUCCESS;
-}
-
-dicomm_result_t dicomm_request_query(dicomm_request_t request)
-{
-	TRY(check(request, "request_query"));
-	if (!request_is_done(request))
-		driver_poll();
-	return request_is_done(request) ? result_of(request)
-					: DICOMM_IN_PROGRESS;
-}
-
-dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms)
-{
-	TRY(check(request, "request_wait"));
-	if (timeout_ms < 0)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "request_wait: timeout_ms %d: negative",
-			    timeout_ms);
-	if (!request_await(request, (uint64_t)timeout_ms * 1000000u))
-		return DICOMM_IN_PROGRESS;
-	return result_of(request);
-}
-
-dicomm_result_t dicomm_request_call(dicomm_request_t request,
-				    dicomm_request_fn_t fn, void *ctx)
-{
-	TRY(check(request, "request_call"));
-	if (!fn)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "request_call: fn is NULL");
-	TRY(callbacks_set(request, fn, ctx));
-	if (!request_is_done(request))
-		driver_hurry();
-	return DICOMM_SUCCESS;
-}
-
-dicomm_result_t dicomm_request_free(dicomm_request_t request)
-{
-	if (!request)
-		return DICOMM_SUCCESS;
-	TRY(check(request, "request_free"));
-	request->magic = 0;
-	request_put(request);
 	return DICOMM_SUCCESS;
 }

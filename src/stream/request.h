@@ -35,14 +35,16 @@ enum request_state { REQUEST_PENDING, REQUEST_SLEEPING, REQUEST_DONE };
 void request_forget(void);
 /* Of a request on the stack */
 void request_init(struct dicomm_request *r);
+/* Of one with two users: its owner, and who completes it. NULL: no memory */
+struct dicomm_request *request_new(void);
+/* Is it one of this process that has not been freed? */
+dicomm_result_t request_check(const struct dicomm_request *r,
+			      const char *function);
 static inline bool request_is_done(struct dicomm_request *r)
 {
 	return atomic_load_explicit(&r->state, memory_order_acquire) ==
 	       REQUEST_DONE;
 }
-/* Wait for at most that long; 0: until it is done. False: it is not. This
- * thread may run what is queued meanwhile. */
-bool request_await(struct dicomm_request *r, uint64_t ns);
 /* Sleep while it is not done, until then at most; 0: for ever. May return
  * early. */
 void request_sleep(struct dicomm_request *r, uint64_t end_ns);
