@@ -864,6 +864,63 @@ def explain(rank, n):
 
 
 @case
+def a_window_takes_what_the_others_put(rank, n):
+    group = dist.group.WORLD
+    assert group.supports_window
+    room = torch.full((n, 3), -1.0)
+    window = group.new_window(room)
+    for round in range(3):
+        for shift in range(n):  # also to itself
+            peer = (rank + shift) % n
+            window.put(torch.full((3,), rank + 10.0 * round), peer, 3 * rank,
+                       False)
+            window.signal(peer, False)
+        for peer in range(n):
+            window.wait_signal(peer, False)
+        for peer in range(n):
+            assert room[peer].tolist() == [peer + 10.0 * round] * 3, room
+        dist.barrier()
+    assert window.map_remote_tensor(rank).data_ptr() == room.data_ptr()
+    if hasattr(torch._C._distributed_c10d, "WindowAttr"):
+        window.get_attr((rank + 1) % n)
+    window.tensor_deregister()
+
+
+@case
+def a_put_that_is_waited_for_later(rank, n):
+    window = dist.group.WORLD.new_window()
+    small = torch.zeros(4, dtype=torch.bfloat16)
+    refuses(ValueError, "no tensor", lambda: window.put(small, 0, 0, True))
+    window.tensor_register(small)
+    other = dist.group.WORLD.new_window(torch.zeros(1 << 16))
+    peer, before = (rank + 1) % n, (rank - 1) % n
+    many = torch.arange(1 << 16, dtype=torch.float32) + rank
+    works = [window.put(torch.ones(4, dtype=torch.bfloat16)[::2], peer, 2, True),
+             other.put(many, peer, 0, True),
+             window.signal(peer, True), other.signal(peer, True)]
+    # Signals of two windows are not mixed up.
+    other.wait_signal(before, True).wait()
+    got = other.map_remote_tensor(rank)
+    assert torch.equal(got, torch.arange(1 << 16) + float(before)), got
+    window.wait_signal(before, True).wait()
+    assert small.tolist() == [0, 0, 1, 1], small
+    for work in works:
+        work.wait()
+    refuses(TypeError, "bfloat16", lambda: window.put(many, peer, 0, False))
+    refuses(ValueError, "is negative",
+            lambda: window.put(small, peer, -1, False))
+    refuses(ValueError, "the window of rank", lambda: window.put(small, peer, 1, False))
+    refuses(ValueError, f"rank {n}", lambda: window.signal(n, False))
+    refuses(ValueError, "contiguous", lambda: dist.group.WORLD.new_window(
+        torch.zeros(4, 4).t()))
+    refuses(NotImplementedError, "cannot be mapped",
+            lambda: window.map_remote_tensor(peer))
+    other.tensor_deregister()
+    window.tensor_deregister()
+    refuses(ValueError, "no tensor", window.tensor_deregister)
+
+
+@case
 def works_are_inputs_of_graphs_until_waited_for(rank, n):
     from torch.distributed import _functional_collectives as functional
 

@@ -4,6 +4,7 @@
 import atexit
 import ctypes
 import datetime
+import itertools
 import logging
 import math
 import os
@@ -120,6 +121,7 @@ class Communicator:
         self.timeout = timeout
         self.lock = threading.RLock()
         self.in_flight = set()
+        self.windows = itertools.count()  # numbers, alike on all ranks
         self.patience = _completion.Patience()
         self.aborted = False
         self._pid = os.getpid()

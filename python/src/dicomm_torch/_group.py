@@ -16,6 +16,7 @@ from torch._C._distributed_c10d import ProcessGroup as C10dGroup
 
 from ._communicator import Communicator
 from ._operations import Operations
+from ._window import Windows
 
 DEVICES = ("cpu", "cuda", "xpu")
 
@@ -32,7 +33,7 @@ def _has_backend():
 HAS_BACKEND = _has_backend()
 
 
-class DicommBackend(Operations, C10dBackend):
+class DicommBackend(Operations, Windows, C10dBackend):
     """A Backend over a communicator."""
 
     def __init__(self, communicator, store, timeout, options=None):
@@ -127,7 +128,8 @@ class _WithoutBackend:
 
 
 class DicommGroup(
-        *(() if HAS_BACKEND else (_WithoutBackend,)), Operations, C10dGroup):
+        *(() if HAS_BACKEND else (_WithoutBackend,)), Operations, Windows,
+        C10dGroup):
     """A ProcessGroup over a communicator."""
 
     def __init__(self, communicator, store, timeout, options=None):

@@ -30,6 +30,9 @@ ABORTED = 19
 SPLIT_NOCOLOR = -1
 ANY_SOURCE = -1
 SCALAR_HOST_IMMEDIATE = 1
+SIGNALS = 256
+SIGNAL_CONTEXTS = 16
+NO_SIGNAL = -1
 
 _UNDEFINED_INT = -0x7FFFFFFF - 1
 _CONFIG_MAGIC = 0xD1C0331
@@ -103,9 +106,17 @@ class Status(ctypes.Structure):
     _fields_ = [("count", c_size_t), ("source", c_int), ("tag", c_int)]
 
 
+class AwaitedSignal(ctypes.Structure):
+    """dicomm_wait_signal_desc_t."""
+
+    _fields_ = [("count", c_int), ("peer", c_int), ("signal", c_int),
+                ("context", c_int)]
+
+
 _COMM = c_void_p
 _STREAM = c_void_p
 _REQUEST = c_void_p
+_WINDOW = c_void_p
 _SIZES = POINTER(c_size_t)
 _LIST = POINTER(c_void_p)
 
@@ -158,6 +169,14 @@ _FUNCTIONS = {
         c_void_p, c_size_t, c_int, c_int, c_int, _COMM, _STREAM,
         POINTER(Status)],
     "barrier": [_COMM, _STREAM],
+    "comm_window_register": [
+        _COMM, c_void_p, c_size_t, POINTER(_WINDOW), c_int],
+    "comm_window_deregister": [_COMM, _WINDOW],
+    "put_signal": [
+        c_void_p, c_size_t, c_int, c_int, _WINDOW, c_size_t, c_int, c_int,
+        c_uint32, _COMM, _STREAM],
+    "signal": [c_int, c_int, c_int, c_uint32, _COMM, _STREAM],
+    "wait_signal": [c_int, POINTER(AwaitedSignal), _COMM, _STREAM],
     "host_stream_create": [POINTER(_STREAM)],
     "host_stream_destroy": [_STREAM],
     "host_stream_synchronize": [_STREAM],
