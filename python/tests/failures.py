@@ -115,6 +115,53 @@ def a_rank_is_killed():
             expect(rank, ERRORS, ["rank 1"])
 
 
+def _replaced(store, rank, n, _):
+    """Ranks 0 and 1 are a group; 1 dies, and 2 takes its place."""
+    if rank == 2:
+        dist.init_process_group(
+            "dicomm", store=store, rank=0, world_size=1,
+            timeout=datetime.timedelta(seconds=60), enable_reconfigure=True)
+        try:
+            dist.all_reduce(torch.ones(1))
+        except dist.DistBackendError as error:
+            assert "reconfigure" in str(error), error
+        else:
+            raise AssertionError("a group of nobody summed up")
+    else:
+        begin(store, rank, 2)
+
+        def before():
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        until_it_fails(asynchronous, rank, before)
+    began = time.monotonic()
+    group = dist.group.WORLD
+    store.set(f"handle {rank}", group.get_reconfigure_handle())
+    options = torch._C._distributed_c10d.ReconfigureOptions()
+    options.uuid = 1
+    options.handles = [store.get(f"handle {r}").decode() for r in (0, 2)]
+    group.reconfigure(options).wait()
+    assert (group.rank(), group.size()) == (rank // 2, 2)
+    steps = with_ddp(rank)
+    for _ in range(3):
+        next(steps)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    dist.destroy_process_group()
+    return total.item(), time.monotonic() - began
+
+
+@case
+def a_rank_is_replaced():
+    if not hasattr(torch._C._distributed_c10d, "ReconfigureOptions"):
+        return
+    every = ranks.run(3, _replaced, None, seconds=60)
+    for rank in every[0], every[2]:
+        assert rank.status == 0, f"status {rank.status}: {rank.text[-3000:]}"
+        assert rank.value[0] == 2 and rank.value[1] < BOUND_S, rank.value
+
+
 def _stopped(store, rank, n, way):
     begin(store, rank, n, seconds=3)
 

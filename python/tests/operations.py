@@ -863,6 +863,42 @@ def explain(rank, n):
     refuses(ValueError, "no process group", lambda: dicomm_torch.explain(3))
 
 
+def _sum_of_ranks(group):
+    total = torch.tensor([float(group.rank())])
+    dist.all_reduce(total, group=group)
+    return total.item()
+
+
+@case
+def a_group_is_reconfigured(rank, n):
+    c10d = torch._C._distributed_c10d
+    if not hasattr(c10d, "ReconfigureOptions"):
+        return
+    group = dist.new_group()
+    assert group.supports_reconfigure
+    for round, kind in enumerate((list, set, list)):
+        handles = [None] * n
+        dist.all_gather_object(handles, group.get_reconfigure_handle())
+        assert handles[rank] == group.get_reconfigure_handle()
+        options = c10d.ReconfigureOptions()
+        options.uuid = round
+        # The other way round; in any order; without the last one.
+        options.handles = kind(handles[::-1] if round == 0 else handles)
+        if round == 2 and n > 2:
+            options.handles = handles[:-1]
+            if rank == n - 1:
+                refuses(ValueError, "0 of", lambda: group.reconfigure(options))
+                continue
+        group.reconfigure(options).wait()
+        members = len(options.handles)
+        assert group.size() == members, group.size()
+        if round == 0:
+            assert group.rank() == n - 1 - rank
+        assert _sum_of_ranks(group) == members * (members - 1) / 2
+        dist.barrier(group=group)
+    dist.barrier()
+
+
 @case
 def a_window_takes_what_the_others_put(rank, n):
     group = dist.group.WORLD

@@ -89,6 +89,7 @@ class Communicator:
     """
 
     handle = None
+    not_yet = None  # why there is no handle, if none was used
 
     def __init__(self, store, rank, size, timeout, name, device=None):
         config = self._config(timeout, name, device)
@@ -102,6 +103,20 @@ class Communicator:
             raise failure[0]
         lib.check(result, None, f"init of group {name}")
         self._begin(handle.value, rank, size, timeout, name)
+
+    @classmethod
+    def at(cls, meeting, rank, size, timeout, name, device=None):
+        """One whose ranks meet by an id of the library, its text."""
+        config = cls._config(timeout, name, device)
+        handle = ctypes.c_void_p()
+        lib.check(
+            _call.dicomm_comm_init_rank_config(
+                ctypes.byref(handle), size, lib.UniqueId(meeting.encode()),
+                rank, ctypes.byref(config)),
+            None, f"init of group {name}")
+        self = cls.__new__(cls)
+        self._begin(handle.value, rank, size, timeout, name)
+        return self
 
     @staticmethod
     def _config(timeout, name, device=None):
@@ -185,7 +200,8 @@ class Communicator:
     def usable(self):
         """The handle; raises if the group has been shut down."""
         if self.handle is None:
-            why = "was aborted" if self.aborted else "has been shut down"
+            why = self.not_yet or (
+                "was aborted" if self.aborted else "has been shut down")
             raise dist.DistBackendError(f"dicomm: group {self.name} {why}")
         return self.handle
 

@@ -16,9 +16,11 @@ from torch._C._distributed_c10d import ProcessGroup as C10dGroup
 
 from ._communicator import Communicator
 from ._operations import Operations
+from ._reconfigure import Reconfigurable, unconfigured
 from ._window import Windows
 
 DEVICES = ("cpu", "cuda", "xpu")
+LAST_KIND = 255  # of a backend, for C++
 
 
 def _has_backend():
@@ -129,7 +131,7 @@ class _WithoutBackend:
 
 class DicommGroup(
         *(() if HAS_BACKEND else (_WithoutBackend,)), Operations, Windows,
-        C10dGroup):
+        Reconfigurable, C10dGroup):
     """A ProcessGroup over a communicator."""
 
     def __init__(self, communicator, store, timeout, options=None):
@@ -138,12 +140,32 @@ class DicommGroup(
                            communicator.rank, communicator.size)
         self._group_store = store
         self._begin(communicator, store)
+        self._options = options
         if HAS_BACKEND:
-            kind = C10dGroup.BackendType.CUSTOM
-            backend = DicommBackend(communicator, store, timeout, options)
-            for device in DEVICES:
-                self._register_backend(torch.device(device), kind, backend)
-            self._set_default_backend(kind)
+            self._set_backend(C10dGroup.BackendType.CUSTOM, timeout)
+
+    def _set_backend(self, kind, timeout):
+        backend = DicommBackend(
+            self._communicator, self._store, timeout, self._options)
+        for device in DEVICES:
+            self._register_backend(torch.device(device), kind, backend)
+        self._set_default_backend(kind)
+        self._kind = kind
+
+    def reconfigure(self, opts):
+        if HAS_BACKEND and int(self._kind) == LAST_KIND:
+            raise NotImplementedError(
+                "dicomm reconfigure: this group was reconfigured too often:"
+                " make a new one")
+        return super().reconfigure(opts)
+
+    def _take(self, communicator, store):
+        super()._take(communicator, store)
+        # C++ takes rank and size from the default backend, where they never
+        # change, and keeps the first backend of each kind: so another one.
+        if HAS_BACKEND:
+            self._set_backend(C10dGroup.BackendType(int(self._kind) + 1),
+                              communicator.timeout)
 
     def getBackendName(self):
         return "dicomm"
@@ -185,9 +207,13 @@ def create(options, backend_options=None):
         kind = {"xpu": "ze", "cpu": "host"}.get(kind, kind)
         device = kind if kind == "host" else f"{kind}:{bound.index or 0}"
     timeout = options.timeout
-    communicator = Communicator(
-        options.store, options.group_rank, options.group_size, timeout,
-        options.group_id or "default", device)
+    name = options.group_id or "default"
+    if getattr(options, "enable_reconfigure", False):
+        communicator = unconfigured(timeout, name, device)
+    else:
+        communicator = Communicator(
+            options.store, options.group_rank, options.group_size, timeout,
+            name, device)
     # A group that has a backend already is one of several.
     shared = outer is not None and list(getattr(outer, "_device_types", ()))
     kind = DicommBackend if shared and HAS_BACKEND else DicommGroup

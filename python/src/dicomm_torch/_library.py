@@ -122,6 +122,7 @@ _LIST = POINTER(c_void_p)
 
 # Arguments of each function; all return dicomm_result_t but where noted.
 _FUNCTIONS = {
+    "get_unique_id": [POINTER(UniqueId)],
     "comm_init_rank_config": [
         POINTER(_COMM), c_int, UniqueId, c_int, POINTER(Config)],
     "comm_destroy": [_COMM],
