@@ -335,7 +335,7 @@ START_TEST(others_are_polled_only_where_nobody_is)
 
 	cross_progress_poll();
 	ck_assert_int_gt(atomic_exchange(&polls_there, 0), 0);
-	ck_assert(comm_enter(other));
+	ck_assert_int_eq(comm_enter(other), COMM_ENTERED);
 	cross_progress_poll();
 	ck_assert(!fault_is(other));
 	comm_leave(other);
@@ -379,7 +379,7 @@ START_TEST(nobody_is_there_while_another_polls)
 	atomic_store(&both, false);
 	ck_assert_int_eq(pthread_create(&thread, NULL, poll_others, NULL), 0);
 	while (clock_ms() < end || atomic_load(&polls_there) < 100) {
-		ck_assert(comm_enter(other));
+		ck_assert_int_eq(comm_enter(other), COMM_ENTERED);
 		atomic_store(&is_used, true);
 		for (int i = 0; i < LOOKS; i++)
 			if (atomic_load(&is_polled))
