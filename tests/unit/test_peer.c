@@ -394,8 +394,7 @@ START_TEST(nobody_is_there_while_another_polls)
 	fault_raise(other, DICOMM_ERR_REMOTE, 1, false, "broken");
 	fault_wait(other);
 	ck_assert(!atomic_load(&is_polled));
-	ck_assert(!comm_enter(other));
-	comm_leave(other);
+	ck_assert_int_eq(comm_enter(other), COMM_BROKEN);
 	ck_assert_int_eq(atomic_load(&other->fault.status), DICOMM_ERR_REMOTE);
 	atomic_store(&enough, true);
 	pthread_join(thread, NULL);
