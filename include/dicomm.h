@@ -2478,7 +2478,8 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  * in which they start: that of the calls, of the stream. A signal counts when
  * the bytes of its put and of all earlier puts of that rank are there.
  *
- * Windows are memory of host ranks, and of devices that work on host memory.
+ * A window is memory of the rank's device. If that has memory of its own, all
+ * bytes from and to it are staged.
  */
 
 /**
@@ -2506,7 +2507,7 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, here or on another rank,
  *                                      then on all
  * @retval DICOMM_ERR_UNSUPPORTED       a rank is on a device with memory of its
- *                                      own
+ *                                      own, and refuses staging
  * @retval others                       as of a collective
  */
 dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,

@@ -196,7 +196,7 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm,
 	nccl_leave_shared(comm);
 	p.nvmlDev = p.cudaDev;
 	p.nLsaTeams = p.nRanks; /* of one rank each */
-	p.hostRmaSupport = p.cudaDev < 0;
+	p.hostRmaSupport = true;
 	p.ginMinStride = 1;
 	p.size = size;
 	p.magic = properties->magic;

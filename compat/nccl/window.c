@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "compat/nccl/group.h"
 
@@ -46,8 +47,8 @@ dicomm_window_t nccl_window_find(const char *f, const struct ncclComm *comm,
 	else if (!found)
 		*why = nccl_refuse(
 			ncclInvalidUsage,
-			"%s: win %p: a rank of this communicator has a "
-			"GPU: libdicomm puts into memory of hosts only",
+			"%s: win %p: a rank of this communicator has a GPU, "
+			"and DICOMM_STAGING is never",
 			f, win);
 	return found;
 }
@@ -80,13 +81,27 @@ static void hand_out(struct ncclWindow_vidmem *w)
 	w->out = NULL;
 }
 
-/* All ranks find the same, so all of them have a window or a buffer. */
+static bool is_on_device(struct ncclComm *comm)
+{
+	const char *device;
+
+	return dicomm_comm_device(comm->comm, &device) == DICOMM_SUCCESS &&
+	       strcmp(device, "host");
+}
+
+/* All ranks find the same, so all of them have a window or none. Programs also
+ * register windows to make their collectives fast. */
 static dicomm_result_t settle(struct ncclWindow_vidmem *w,
 			      dicomm_result_t status)
 {
-	if (!w->win && status == DICOMM_ERR_UNSUPPORTED)
-		status = dicomm_comm_register(w->comm->comm, w->buff, w->size,
+	dicomm_result_t buffer = DICOMM_SUCCESS;
+
+	if (status == DICOMM_ERR_UNSUPPORTED ||
+	    (w->win && w->size && is_on_device(w->comm)))
+		buffer = dicomm_comm_register(w->comm->comm, w->buff, w->size,
 					      &w->handle);
+	if (!w->win && status == DICOMM_ERR_UNSUPPORTED)
+		status = buffer;
 	if (w->win || (w->handle && status == DICOMM_SUCCESS)) {
 		hand_out(w);
 		return DICOMM_SUCCESS;
@@ -162,8 +177,16 @@ static ncclResult_t deregister(const struct ncclWindow_vidmem *w)
 {
 	dicomm_comm_t comm = w->comm->comm;
 
-	return nccl_from(w->win ? dicomm_comm_window_deregister(comm, w->win)
-				: dicomm_comm_deregister(comm, w->handle));
+	dicomm_result_t status = DICOMM_SUCCESS, one;
+
+	if (w->win)
+		status = dicomm_comm_window_deregister(comm, w->win);
+	if (w->handle) {
+		one = dicomm_comm_deregister(comm, w->handle);
+		if (status == DICOMM_SUCCESS)
+			status = one;
+	}
+	return nccl_from(status);
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)

@@ -3,9 +3,9 @@
  * Windows. NCCL registers one by a call of all ranks, also in a group, where a
  * thread makes that call for several of its ranks; and each rank ends it alone.
  *
- * The library has no windows of a GPU's memory. Where a rank has a GPU, a
- * window is a registered buffer on all ranks, into which nobody puts: programs
- * also register windows to make their collectives fast.
+ * On a rank with a GPU the memory is also a registered buffer, since programs
+ * register windows to make their collectives fast. It is only that, and nobody
+ * puts into it, where a rank has a GPU and staging is never.
  */
 #ifndef DICOMM_COMPAT_NCCL_WINDOW_H
 #define DICOMM_COMPAT_NCCL_WINDOW_H

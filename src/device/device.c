@@ -341,12 +341,13 @@ void device_stage_place(const struct device *dev, const struct peer *peer,
 	st->seen = by_reference ? st->exported : st->device;
 }
 
-struct stage *device_stage(struct device *dev, const struct operation *op,
-			   uint32_t step, uint64_t slice, bool sends)
+static struct stage *take_stage(struct device *dev, const void *of,
+				enum tp_class class, uint32_t step,
+				uint64_t slice, bool sends)
 {
 	struct stage *st = dev->stages, *end = st + DEVICE_STAGES;
 
-	if (sends && dev->sends[op->prep->class] == DEVICE_SENDS)
+	if (sends && dev->sends[class] == DEVICE_SENDS)
 		return NULL;
 	while (st < end && st->phase != STAGE_FREE)
 		st++;
@@ -354,10 +355,10 @@ struct stage *device_stage(struct device *dev, const struct operation *op,
 		return NULL;
 	st->sends = sends;
 	if (sends) {
-		st->class = op->prep->class;
-		dev->sends[st->class]++;
+		st->class = class;
+		dev->sends[class]++;
 	}
-	st->op = op;
+	st->op = of;
 	st->step = step;
 	st->slice = slice;
 	st->from = NULL;
@@ -365,8 +366,21 @@ struct stage *device_stage(struct device *dev, const struct operation *op,
 	return st;
 }
 
-struct stage *device_stage_of(struct device *dev, const struct operation *op,
-			      uint32_t step, uint64_t slice)
+struct stage *device_stage(struct device *dev, const struct operation *op,
+			   uint32_t step, uint64_t slice, bool sends)
+{
+	return take_stage(dev, op, sends ? op->prep->class : 0, step, slice,
+			  sends);
+}
+
+struct stage *device_window_stage(struct device *dev, const void *of,
+				  uint64_t number, bool sends)
+{
+	return take_stage(dev, of, TP_WINDOW, STAGE_WINDOW, number, sends);
+}
+
+struct stage *device_stage_of(struct device *dev, const void *op, uint32_t step,
+			      uint64_t slice)
 {
 	for (struct stage *st = dev->stages; st < dev->stages + DEVICE_STAGES;
 	     st++)

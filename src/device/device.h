@@ -48,8 +48,10 @@ enum stage_phase {
 /* An ordered reduction whose inputs are scaled first needs a little more than
  * the scratch of one window. */
 #define DEVICE_SCRATCH (2 * PREPARED_SCRATCH)
-/* Stands for the end of an operation, in place of a step's number. */
+/* Stand for the end of an operation, and for bytes of a window, in place of a
+ * step's number. */
 #define STAGE_END UINT32_MAX
+#define STAGE_WINDOW (UINT32_MAX - 1)
 
 /* A staging buffer, for one message between a transport and the device. */
 struct stage {
@@ -67,7 +69,7 @@ struct stage {
 	struct memory_ref mem_ref;
 	/* a read of another rank's memory that the stream has not finished */
 	struct in_process_read read;
-	const struct operation *op;
+	const void *op; /* struct operation, or who moves bytes of windows */
 	uint32_t step;
 	uint64_t slice;
 	/* The slot to release when the stream reaches the event, or NULL */
@@ -184,9 +186,12 @@ dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
  * the class has as many sends as it may. */
 struct stage *device_stage(struct device *dev, const struct operation *op,
 			   uint32_t step, uint64_t slice, bool sends);
+/* The same for bytes from or to a window; `of` is who moves them. */
+struct stage *device_window_stage(struct device *dev, const void *of,
+				  uint64_t number, bool sends);
 /* Returns the stage of a slice, or NULL. */
-struct stage *device_stage_of(struct device *dev, const struct operation *op,
-			      uint32_t step, uint64_t slice);
+struct stage *device_stage_of(struct device *dev, const void *op, uint32_t step,
+			      uint64_t slice);
 /* Choose host or device memory of the stage, as a message to or from that
  * peer needs. */
 void device_stage_place(const struct device *dev, const struct peer *peer,

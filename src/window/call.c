@@ -6,6 +6,7 @@
 #include "src/core/memory.h"
 #include "src/core/message.h"
 #include "src/core/wait.h"
+#include "src/device/device.h"
 #include "src/window/window.h"
 
 /* Long messages are offered, and may be read from, or into, where they are. */
@@ -16,7 +17,8 @@ static dicomm_result_t register_buffer(struct window_call *c)
 	const void *at = get ? c->into : c->out.from;
 	uint64_t bytes = c->out.head.bytes;
 
-	if (!peer->limits.needs_mem_reg || bytes <= peer->limits.eager_bytes)
+	if (!peer->limits.needs_mem_reg || bytes <= peer->limits.eager_bytes ||
+	    device_has_memory(c->comm->dev))
 		return DICOMM_SUCCESS;
 	return comm_mem_register(c->comm, at, bytes, get, &c->handles);
 }
@@ -29,6 +31,7 @@ static dicomm_result_t begin(struct window_call *c)
 	TRY(outgoing_connect(c->comm, c->peer));
 	TRY(register_buffer(c));
 	c->begun = true;
+	c->out.on_device = c->out.head.bytes && device_has_memory(c->comm->dev);
 	if (c->coll == COLL_GET) {
 		c->out.head.get = ++c->comm->windows->gets;
 		while (*at)
@@ -105,6 +108,7 @@ dicomm_result_t window_call_turn(struct own_call *own, bool *moved)
 	struct window_call *c = (struct window_call *)own;
 
 	TRY(windows_begin(c->comm));
+	TRY(windows_look_at_device(c->comm, moved));
 	return c->coll == COLL_WAIT_SIGNAL ? turn_wait(c, moved)
 					   : turn_transfer(c, moved);
 }

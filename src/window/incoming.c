@@ -8,6 +8,7 @@
 #include "src/core/connect.h"
 #include "src/core/message.h"
 #include "src/core/paths.h"
+#include "src/device/device.h"
 #include "src/window/window.h"
 
 struct signal_count *signal_of(struct partner *from, int signal, int context)
@@ -44,6 +45,65 @@ static dicomm_result_t arrived(struct dicomm_comm *comm, int source,
 			    source);
 	count->arrived++;
 	return DICOMM_SUCCESS;
+}
+
+/* The bytes in a staging buffer go where they belong. */
+static dicomm_result_t land(struct dicomm_comm *comm, struct partner *from,
+			    struct stage *st, uint64_t len)
+{
+	struct device *dev = comm->dev;
+
+	comm->stats.bytes_staged += len;
+	dev->unmarked = true;
+	TRY(dev->work->copy(dev->stream, from->to, st->device, len));
+	return device_mark(dev, st);
+}
+
+static struct stage *landing(struct dicomm_comm *comm, struct partner *from)
+{
+	struct stage *st =
+		device_window_stage(comm->dev, from, from->landings + 1, false);
+
+	from->landings += st != NULL;
+	return st;
+}
+
+/* Bytes of a message go where they belong. AGAIN: no staging buffer is free. */
+static dicomm_result_t deposit(struct dicomm_comm *comm, struct partner *from,
+			       const void *src, uint64_t len)
+{
+	struct stage *st;
+
+	comm->stats.bytes_ring += len;
+	if (!device_has_memory(comm->dev)) {
+		window_copy(from->to, src, len);
+		return DICOMM_SUCCESS;
+	}
+	st = landing(comm, from);
+	if (!st) {
+		comm->stats.bytes_ring -= len;
+		return DICOMM_AGAIN;
+	}
+	memcpy(st->host, src, len);
+	return land(comm, from, st, len);
+}
+
+/* All bytes were taken; on a device they may be under way. */
+static dicomm_result_t complete(struct dicomm_comm *comm, int source,
+				struct partner *from)
+{
+	from->lands = from->now.bytes && device_has_memory(comm->dev);
+	return from->lands ? DICOMM_SUCCESS : arrived(comm, source, from);
+}
+
+/* AGAIN: bytes of the last transfer are still under way. */
+static dicomm_result_t landed(struct dicomm_comm *comm, int source,
+			      struct partner *from)
+{
+	if (device_stage_of(comm->dev, from, STAGE_WINDOW, from->landings))
+		return DICOMM_AGAIN;
+	from->lands = false;
+	return arrived(comm, source, from);
 }
 
 static dicomm_result_t invalid(int source, const struct window_head *head)
@@ -100,6 +160,7 @@ static dicomm_result_t reply(struct dicomm_comm *comm, int source,
 	t->head = *head;
 	t->head.what = WINDOW_REPLY;
 	t->from = at;
+	t->on_device = device_has_memory(comm->dev);
 	t->owned = true;
 	outgoing_add(partner_of(comm, source), t);
 	return DICOMM_SUCCESS;
@@ -138,7 +199,7 @@ static inline bool take_whole(struct dicomm_comm *comm, struct partner *from,
 	if (head.bytes) {
 		while (w && w->id != head.window)
 			w = w->next;
-		if (!w ||
+		if (!w || w->on_device ||
 		    __builtin_add_overflow(head.offset, head.bytes, &end) ||
 		    end > w->bytes)
 			return false;
@@ -181,10 +242,9 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 	if (len && len != head->bytes)
 		return invalid(source, head);
 	if (len)
-		window_copy(from->to, body, len);
-	comm->stats.bytes_ring += len;
+		TRY(deposit(comm, from, body, len));
 	from->left = head->bytes - len;
-	return from->left ? DICOMM_SUCCESS : arrived(comm, source, from);
+	return from->left ? DICOMM_SUCCESS : complete(comm, source, from);
 }
 
 static dicomm_result_t take_bytes(struct dicomm_comm *comm, struct peer *peer,
@@ -204,19 +264,21 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, struct peer *peer,
 		from->seq = seq;
 		return DICOMM_SUCCESS;
 	}
-	memcpy(from->to, message_payload(window_channel(peer), seq, line),
-	       line->len);
-	comm->stats.bytes_ring += line->len;
+	TRY(deposit(comm, from,
+		    message_payload(window_channel(peer), seq, line),
+		    line->len));
 	from->to += line->len;
 	from->left -= line->len;
 	message_consumed(peer, TP_WINDOW, seq);
-	return from->left ? DICOMM_SUCCESS : arrived(comm, peer->rank, from);
+	return from->left ? DICOMM_SUCCESS : complete(comm, peer->rank, from);
 }
 
 static void copy(const struct dicomm_comm *comm, struct partner *from,
 		 const void *src, uint64_t len)
 {
-	if (from->now.bytes >= comm->stream_bytes)
+	if (from->stage)
+		memcpy(from->stage->host, src, len);
+	else if (from->now.bytes >= comm->stream_bytes)
 		reduce_copy_stream(from->to, src, len);
 	else
 		memcpy(from->to, src, len);
@@ -247,6 +309,14 @@ static dicomm_result_t read_part(struct dicomm_comm *comm, struct peer *peer,
 						    from->seq);
 	}
 	*len = from->left < WINDOW_PIECE ? from->left : WINDOW_PIECE;
+	if (device_has_memory(comm->dev)) {
+		if (!from->stage)
+			from->stage = landing(comm, from);
+		if (!from->stage)
+			return DICOMM_AGAIN;
+		if (*len > comm->dev->stage_bytes)
+			*len = comm->dev->stage_bytes;
+	}
 	status = peer->transport->map(peer->tp, &from->ref, from->ref_bytes,
 				      &src);
 	if (status == DICOMM_SUCCESS) {
@@ -258,8 +328,9 @@ static dicomm_result_t read_part(struct dicomm_comm *comm, struct peer *peer,
 	}
 	if (status != DICOMM_ERR_UNSUPPORTED)
 		return status;
-	status = peer->transport->read(peer->tp, TP_WINDOW, from->seq,
-				       &from->ref, at, from->to, *len);
+	status = peer->transport->read(
+		peer->tp, TP_WINDOW, from->seq, &from->ref, at,
+		from->stage ? from->stage->host : from->to, *len);
 	if (status == DICOMM_IN_PROGRESS)
 		from->reading = *len;
 	if (status == DICOMM_IN_PROGRESS || status == DICOMM_SUCCESS)
@@ -276,6 +347,9 @@ static dicomm_result_t pull(struct dicomm_comm *comm, struct peer *peer,
 	if (status == DICOMM_IN_PROGRESS || status == DICOMM_AGAIN)
 		return DICOMM_SUCCESS;
 	TRY(status);
+	if (from->stage)
+		TRY(land(comm, from, from->stage, len));
+	from->stage = NULL;
 	*moved = true;
 	from->reading = 0;
 	from->to += len;
@@ -291,7 +365,7 @@ static dicomm_result_t pull(struct dicomm_comm *comm, struct peer *peer,
 	/* Its sender waits for that. */
 	peer->transport->flush(peer->device);
 	from->seq = 0;
-	return arrived(comm, peer->rank, from);
+	return complete(comm, peer->rank, from);
 }
 
 dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
@@ -303,7 +377,16 @@ dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
 	uint64_t seq = channel->in_base + 1;
 	const struct tp_line *line;
 	const uint8_t *body;
+	dicomm_result_t status = DICOMM_SUCCESS;
 
+	*more = false;
+	if (__builtin_expect(from->lands, 0)) {
+		status = landed(comm, rank, from);
+		if (status == DICOMM_AGAIN)
+			return DICOMM_SUCCESS;
+		TRY(status);
+		*moved = true;
+	}
 	if (from->seq) {
 		TRY(pull(comm, peer, from, moved));
 		*more = !from->seq;
@@ -314,14 +397,22 @@ dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
 	if (!line)
 		return DICOMM_SUCCESS;
 	channel->in_base = seq;
+	if (__builtin_expect(line->signature != WINDOW_HEAD, 0)) {
+		status = take_bytes(comm, peer, from, seq, line);
+	} else {
+		body = message_payload(channel, seq, line);
+		if (!take_whole(comm, from, body, line->len))
+			status = take_head(comm, rank, body, line->len);
+		if (status == DICOMM_SUCCESS)
+			message_consumed(peer, TP_WINDOW, seq);
+	}
+	if (__builtin_expect(status == DICOMM_AGAIN, 0)) {
+		channel->in_base = seq - 1;
+		*more = false;
+		return DICOMM_SUCCESS;
+	}
 	*moved = true;
-	if (__builtin_expect(line->signature != WINDOW_HEAD, 0))
-		return take_bytes(comm, peer, from, seq, line);
-	body = message_payload(channel, seq, line);
-	if (!take_whole(comm, from, body, line->len))
-		TRY(take_head(comm, rank, body, line->len));
-	message_consumed(peer, TP_WINDOW, seq);
-	return DICOMM_SUCCESS;
+	return status;
 }
 
 dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved)

@@ -7,6 +7,7 @@
 #include "src/core/connect.h"
 #include "src/core/message.h"
 #include "src/core/paths.h"
+#include "src/device/device.h"
 #include "src/window/window.h"
 
 #define STRIDE (WINDOW_HEAD_BYTES + WINDOW_EAGER)
@@ -144,7 +145,7 @@ static dicomm_result_t put_head(struct peer *peer, struct partner *to,
 
 	if (!window_channel(peer)->out.released)
 		TRY(comm_connect_out(peer, TP_WINDOW));
-	if (len > to->eager)
+	if (len > to->eager || t->on_device)
 		len = 0;
 	status = put_with(peer, to, window_head_pack(&t->head), t->from, len);
 	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
@@ -199,15 +200,85 @@ static dicomm_result_t put_bytes(const struct dicomm_comm *comm,
 	return t->moved < bytes ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
-static dicomm_result_t send_one(const struct dicomm_comm *comm,
-				struct peer *peer, struct partner *to,
-				struct transfer *t, bool *moved)
+/* Copy the next bytes from the device. */
+static dicomm_result_t stage_next(struct dicomm_comm *comm, struct transfer *t)
+{
+	struct device *dev = comm->dev;
+	struct stage *st = device_window_stage(dev, t, 0, true);
+	uint64_t len = t->head.bytes - t->moved;
+
+	if (!st)
+		return DICOMM_AGAIN;
+	if (len > dev->stage_bytes)
+		len = dev->stage_bytes;
+	t->stage = st;
+	t->staged_from = t->moved;
+	t->staged = t->moved + len;
+	t->staged_seq = 0;
+	dev->unmarked = true;
+	TRY(dev->work->copy(dev->stream, st->device, t->from + t->moved, len));
+	return device_mark(dev, st);
+}
+
+/* Put messages of what is staged. */
+static dicomm_result_t put_staged(struct peer *peer, struct partner *to,
+				  struct transfer *t, bool *moved)
+{
+	while (t->moved < t->staged) {
+		uint64_t len = t->staged - t->moved;
+		dicomm_result_t status;
+
+		if (len > peer->limits.eager_bytes)
+			len = peer->limits.eager_bytes;
+		status = put(peer, to, WINDOW_BYTES, TP_DATA,
+			     t->stage->host + (t->moved - t->staged_from), len);
+		if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
+			return status;
+		*moved = true;
+		t->moved += len;
+		if (status == DICOMM_IN_PROGRESS)
+			t->staged_seq = window_channel(peer)->out_base;
+	}
+	t->stage->phase = STAGE_SENT;
+	return DICOMM_SUCCESS;
+}
+
+/* The same as put_bytes(), from the memory of a device. */
+static dicomm_result_t put_from_device(struct dicomm_comm *comm,
+				       struct peer *peer, struct partner *to,
+				       struct transfer *t, bool *moved)
+{
+	for (;;) {
+		if (!t->stage) {
+			if (t->moved == t->head.bytes)
+				return DICOMM_SUCCESS;
+			TRY(stage_next(comm, t));
+			*moved = true;
+		}
+		if (t->stage->phase == STAGE_QUEUED)
+			return DICOMM_AGAIN;
+		if (t->stage->phase == STAGE_REACHED)
+			TRY(put_staged(peer, to, t, moved));
+		if (atomic_load_explicit(window_channel(peer)->out.released,
+					 memory_order_acquire) < t->staged_seq)
+			return DICOMM_AGAIN;
+		device_stage_free(comm->dev, t->stage);
+		t->stage = NULL;
+		*moved = true;
+	}
+}
+
+static dicomm_result_t send_one(struct dicomm_comm *comm, struct peer *peer,
+				struct partner *to, struct transfer *t,
+				bool *moved)
 {
 	if (!t->headed) {
 		TRY(put_head(peer, to, t));
 		*moved = true;
 	}
-	if (t->head.what != WINDOW_GET && t->moved < t->head.bytes)
+	if (t->head.what != WINDOW_GET && t->on_device)
+		TRY(put_from_device(comm, peer, to, t, moved));
+	else if (t->head.what != WINDOW_GET && t->moved < t->head.bytes)
 		TRY(put_bytes(comm, peer, to, t, moved));
 	*moved = true;
 	return DICOMM_SUCCESS;

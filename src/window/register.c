@@ -102,11 +102,11 @@ static dicomm_result_t check_memory(const struct dicomm_comm *comm, void *buff,
 		return BAD("%s: size %zu: more than can be addressed from %p "
 			   "on",
 			   f, size, buff);
-	if (device_has_memory(comm->dev))
+	if (device_has_memory(comm->dev) && comm_never_stages(comm))
 		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "%s: rank %d is on %s: windows are memory of a "
-			    "host, or of a device that shares it",
-			    f, comm->rank, comm->device);
+			    "%s: bytes of windows on %s pass through host "
+			    "memory, and staging of rank %d is never",
+			    f, comm->device, comm->rank);
 	return size ? device_check(comm, f, "buff", buff) : DICOMM_SUCCESS;
 }
 
@@ -124,7 +124,7 @@ static dicomm_result_t add(struct dicomm_window *w)
 	struct dicomm_comm *comm = w->comm;
 	dicomm_result_t status = check_memory(comm, w->at, w->bytes);
 
-	if (status == DICOMM_SUCCESS && w->bytes)
+	if (status == DICOMM_SUCCESS && w->bytes && !w->on_device)
 		status = comm_mem_register(comm, w->at, w->bytes, true,
 					   &w->handles);
 	w->id = ++comm->windows->registered;
@@ -161,6 +161,7 @@ static dicomm_result_t register_now(void *arg)
 		w->comm = comm;
 		w->at = r->buff;
 		w->bytes = r->size;
+		w->on_device = device_has_memory(comm->dev);
 		w->ends_alone = r->ends_alone;
 		if (status == DICOMM_SUCCESS)
 			status = add(w);
@@ -240,6 +241,7 @@ static dicomm_result_t deliver(struct dicomm_comm *comm, bool only_queued)
 				   : outgoing_pending(comm, f.peer)) {
 			bool moved = false;
 
+			TRY(windows_look_at_device(comm, &moved));
 			TRY(outgoing_turn(comm, f.peer, &moved));
 			TRY(wait_more(&w, &f));
 		}

@@ -10,6 +10,9 @@
  * rank's own threads write its user's memory, here too: when it is out of the
  * data path of a broken communicator, nothing writes its windows any more.
  *
+ * Bytes from and to a device with memory of its own pass through its staging
+ * buffers in host memory (src/device/device.h), on the library's stream there.
+ *
  * Messages of a pair of ranks are taken in the order in which they were put,
  * and the messages of one transfer follow each other. So a signal counts when
  * the bytes of its put, and of all earlier puts to that peer, are there.
@@ -106,6 +109,7 @@ struct dicomm_window {
 	uint32_t id; /* the same on all ranks */
 	uint8_t *at;
 	uint64_t bytes;
+	bool on_device;  /* with memory of its own */
 	bool ends_alone; /* not with those of the other ranks */
 	uint64_t *sizes; /* owned: bytes of each rank */
 	struct mem_handles handles;
@@ -119,6 +123,11 @@ struct transfer {
 	const uint8_t *from;
 	uint64_t moved; /* bytes that were put */
 	uint64_t seq;   /* done when the peer has released this message */
+	/* From the memory of a device: the staging buffer with bytes from
+	 * `staged_from` up to `staged`, and the last message from there */
+	bool on_device;
+	struct stage *stage;
+	uint64_t staged_from, staged, staged_seq;
 	bool headed, done;
 	bool owned; /* the queue frees it */
 };
@@ -170,6 +179,11 @@ struct partner {
 	uint64_t ref_bytes;
 	uint64_t seq;     /* of that reference; 0: none */
 	uint64_t reading; /* bytes of a read under way */
+	/* To a device: the staging buffer that bytes are read into; copies so
+	 * far from such buffers; and whether the last one ends the transfer */
+	struct stage *stage;
+	uint64_t landings;
+	bool lands;
 	/* [context][signal]; NULL: none has counted yet */
 	struct signal_count *signals[DICOMM_SIGNAL_CONTEXTS];
 };
@@ -200,6 +214,8 @@ static inline struct channel *window_channel(struct peer *peer)
 dicomm_result_t windows_begin(struct dicomm_comm *comm);
 /* AGAIN: that rank has not begun to send. */
 dicomm_result_t windows_know(struct dicomm_comm *comm, int rank);
+/* Frees staging buffers whose copies are done, on the rank of a device. */
+dicomm_result_t windows_look_at_device(struct dicomm_comm *comm, bool *moved);
 /* NULL: this rank has none of that number, or no longer. */
 struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id);
 

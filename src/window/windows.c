@@ -7,6 +7,7 @@
 #include "src/core/cross_progress.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
+#include "src/device/device.h"
 #include "src/window/window.h"
 
 dicomm_result_t windows_know(struct dicomm_comm *comm, int rank)
@@ -41,6 +42,13 @@ static void look_for_one(struct dicomm_comm *comm)
 	log_release(false);
 }
 
+dicomm_result_t windows_look_at_device(struct dicomm_comm *comm, bool *moved)
+{
+	if (!device_has_memory(comm->dev))
+		return DICOMM_SUCCESS;
+	return device_progress(comm, moved);
+}
+
 static bool serve(struct dicomm_comm *comm)
 {
 	struct windows *w = comm->windows;
@@ -52,6 +60,7 @@ static bool serve(struct dicomm_comm *comm)
 		return false;
 	if (w->nknown < comm->ranks)
 		look_for_one(comm);
+	status = windows_look_at_device(comm, &moved);
 	for (int i = 0; i < w->nknown && status == DICOMM_SUCCESS; i++) {
 		rank = w->known[i];
 		status = incoming_turn(comm, rank, &moved);

@@ -324,12 +324,10 @@ def one_sided(me, comm, window, at):
     """Each rank puts its number behind that of the next one."""
     nccl, n, r, stream = me.nccl, me.ranks, me.rank, me.device.streams[-1]
     put = (me.ints([r]), 1, INT32, (r + 1) % n, window, 4, 5, 0, 0, comm, stream)
-    if me.device.number >= 0:
-        nccl.refuses("ncclPutSignal", put, INVALID_USAGE, "has a GPU")
-        return
     nccl.PutSignal(*put)
     signal = struct.pack("iiii", 1, (r - 1) % n, 5, 0)
     nccl.WaitSignal(1, signal, comm, stream)
+    me.device.sync(stream)
     me.expect(at, [r, (r - 1) % n], "PutSignal")
 
 
