@@ -31,5 +31,10 @@ ncclResult_t nccl_group_task(const struct nccl_task *task);
 ncclResult_t nccl_group_window(struct ncclWindow_vidmem *window);
 /* A call in the group was refused: its end tells that. */
 ncclResult_t nccl_group_fail(ncclResult_t result);
+/* The result of a call that this layer refuses, in a group or not. */
+static inline ncclResult_t nccl_refused(ncclResult_t result)
+{
+	return nccl_group_open() ? nccl_group_fail(result) : result;
+}
 
 #endif

@@ -14,11 +14,6 @@
 /* For the peers of a program that ends to receive what it has sent them */
 #define EXIT_MS 2000
 
-static ncclResult_t refused(ncclResult_t result)
-{
-	return nccl_group_open() ? nccl_group_fail(result) : result;
-}
-
 /* Now, or at the end of the group. *out: the handle, as long as there is one.
  */
 static ncclResult_t submit(struct nccl_task *t, ncclComm_t *out)
@@ -205,29 +200,29 @@ static ncclResult_t init(const char *f, ncclComm_t *comm, int nranks,
 
 	nccl_look_around();
 	if (!comm)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: comm is NULL", f));
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: comm is NULL", f));
 	*comm = NULL;
 	if (nranks < 1)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: nranks %d: not positive", f,
-					   nranks));
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: nranks %d: not positive",
+						f, nranks));
 	if (rank < 0 || rank >= nranks)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: rank %d: not in 0 .. %d", f,
-					   rank, nranks - 1));
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: rank %d: not in 0 .. %d",
+						f, rank, nranks - 1));
 	result = check_id(f, id);
 	if (result == ncclSuccess)
 		result = nccl_config_read(f, config, &t.options);
 	if (result != ncclSuccess)
-		return refused(result);
+		return nccl_refused(result);
 	nccl_device_current(&device);
 	memcpy(t.device, device.name, sizeof(t.device));
 	result = read_id(id, rank, &t.id);
 	if (result != ncclSuccess)
-		return refused(result);
+		return nccl_refused(result);
 	if (!make_handle(&t))
-		return refused(ncclSystemError);
+		return nccl_refused(ncclSystemError);
 	return submit(&t, comm);
 }
 
@@ -254,13 +249,13 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int rank,
 	ncclResult_t result = ncclSuccess;
 
 	if (!ids || nids < 1 || nids > nranks)
-		return refused(nccl_refuse(
+		return nccl_refused(nccl_refuse(
 			ncclInvalidArgument, "%s: %s: not 1 to nranks ids",
 			__func__, ids ? "nids" : "ids is NULL"));
 	for (int i = 0; i < nids && result == ncclSuccess; i++)
 		result = check_id(__func__, &ids[i]);
 	if (result != ncclSuccess)
-		return refused(result);
+		return nccl_refused(result);
 	return init(__func__, newcomm, nranks, ids, rank, config);
 }
 NCCL_ALIAS(ncclCommInitRankScalable);
@@ -343,18 +338,19 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
 	ncclResult_t result;
 
 	if (!newcomm)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: newcomm is NULL", __func__));
+		return nccl_refused(nccl_refuse(
+			ncclInvalidArgument, "%s: newcomm is NULL", __func__));
 	*newcomm = NULL;
 	if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: color %d: negative, and not "
-					   "NCCL_SPLIT_NOCOLOR",
-					   __func__, color));
+		return nccl_refused(
+			nccl_refuse(ncclInvalidArgument,
+				    "%s: color %d: negative, and not "
+				    "NCCL_SPLIT_NOCOLOR",
+				    __func__, color));
 	if (!inherit(&t, comm, NCCL_IN(NCCL_LIVE), config, &result))
-		return refused(result);
+		return nccl_refused(result);
 	if (color != NCCL_SPLIT_NOCOLOR && !make_handle(&t))
-		return refused(ncclSystemError);
+		return nccl_refused(ncclSystemError);
 	return submit(&t, newcomm);
 }
 NCCL_ALIAS(ncclCommSplit);
@@ -395,25 +391,25 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int nexclude,
 	ncclResult_t result;
 
 	if (!newcomm)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: newcomm is NULL", __func__));
+		return nccl_refused(nccl_refuse(
+			ncclInvalidArgument, "%s: newcomm is NULL", __func__));
 	*newcomm = NULL;
 	if (nexclude < 0 || (nexclude && !exclude))
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: excludeRanksCount %d, "
-					   "excludeRanksList %p",
-					   __func__, nexclude,
-					   (void *)exclude));
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: excludeRanksCount %d, "
+						"excludeRanksList %p",
+						__func__, nexclude,
+						(void *)exclude));
 	if (flags & ~NCCL_SHRINK_ABORT)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: flags 0x%x: unknown", __func__,
-					   (unsigned)flags));
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: flags 0x%x: unknown",
+						__func__, (unsigned)flags));
 	if (!inherit(&t, comm, states, config, &result))
-		return refused(result);
+		return nccl_refused(result);
 	t.exclude = malloc(((size_t)nexclude + 1) * sizeof(int));
 	if (!t.exclude)
-		return refused(nccl_refuse(ncclSystemError, "%s: out of memory",
-					   __func__));
+		return nccl_refused(nccl_refuse(ncclSystemError,
+						"%s: out of memory", __func__));
 	if (nexclude)
 		memcpy(t.exclude, exclude, (size_t)nexclude * sizeof(int));
 	if (flags & NCCL_SHRINK_ABORT)
@@ -422,7 +418,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int nexclude,
 		result = ncclSystemError;
 	if (result != ncclSuccess) {
 		free(t.exclude);
-		return refused(result);
+		return nccl_refused(result);
 	}
 	return submit(&t, newcomm);
 }
@@ -461,32 +457,33 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id,
 
 	nccl_look_around();
 	if (!newcomm)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: newcomm is NULL", __func__));
+		return nccl_refused(nccl_refuse(
+			ncclInvalidArgument, "%s: newcomm is NULL", __func__));
 	*newcomm = NULL;
 	if (!comm && !id)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: comm and uniqueId are NULL: a "
-					   "rank that joins needs the id",
-					   __func__));
+		return nccl_refused(
+			nccl_refuse(ncclInvalidArgument,
+				    "%s: comm and uniqueId are NULL: a "
+				    "rank that joins needs the id",
+				    __func__));
 	if (id)
 		result = check_id(__func__, id);
 	if (result != ncclSuccess)
-		return refused(result);
+		return nccl_refused(result);
 	if (id)
 		memcpy(&t.id, id, sizeof(t.id));
 	if (comm) {
 		if (!inherit(&t, comm, NCCL_IN(NCCL_LIVE), config, &result))
-			return refused(result);
+			return nccl_refused(result);
 	} else {
 		result = nccl_config_read(__func__, config, &t.options);
 		if (result != ncclSuccess)
-			return refused(result);
+			return nccl_refused(result);
 		nccl_device_current(&device);
 		memcpy(t.device, device.name, sizeof(t.device));
 	}
 	if (!make_handle(&t))
-		return refused(ncclSystemError);
+		return nccl_refused(ncclSystemError);
 	return submit(&t, newcomm);
 }
 NCCL_ALIAS(ncclCommGrow);
@@ -497,7 +494,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 		.f = __func__, .kind = NCCL_TASK_FINALIZE, .comm = comm};
 
 	if (!nccl_enter(comm))
-		return refused(nccl_handle_refuse(__func__, comm));
+		return nccl_refused(nccl_handle_refuse(__func__, comm));
 	nccl_leave(comm);
 	return submit(&t, NULL);
 }
@@ -512,7 +509,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 	if (!comm)
 		return ncclSuccess;
 	if (!nccl_enter_shared(comm, NCCL_THERE))
-		return refused(nccl_handle_refuse(__func__, comm));
+		return nccl_refused(nccl_handle_refuse(__func__, comm));
 	nccl_leave_shared(comm);
 	return submit(&t, NULL);
 }

@@ -36,7 +36,7 @@ static ncclResult_t perform_as(const struct nccl_call *call, const void *config)
 
 	if (result == ncclSuccess)
 		return perform(call);
-	return nccl_group_open() ? nccl_group_fail(result) : result;
+	return nccl_refused(result);
 }
 
 #define CALL(kind, ...)                        \
@@ -287,12 +287,12 @@ ncclResult_t ncclAllReduceWithBias(const void *send, void *recv, size_t count,
 				     "%s: op %d: a bias is added by sum, prod, "
 				     "max or min only",
 				     __func__, (int)op);
-		return nccl_group_open() ? nccl_group_fail(result) : result;
+		return nccl_refused(result);
 	}
 	if (!acc && count) {
 		result = nccl_refuse(ncclInvalidArgument, "%s: acc is NULL",
 				     __func__);
-		return nccl_group_open() ? nccl_group_fail(result) : result;
+		return nccl_refused(result);
 	}
 	result = perform(ALLREDUCE);
 	if (result != ncclSuccess)
@@ -303,12 +303,6 @@ ncclResult_t ncclAllReduceWithBias(const void *send, void *recv, size_t count,
 }
 NCCL_ALIAS(ncclAllReduceWithBias);
 
-/* Of a refused call of this layer, in a group or not. */
-static ncclResult_t refused(ncclResult_t result)
-{
-	return nccl_group_open() ? nccl_group_fail(result) : result;
-}
-
 ncclResult_t ncclPutSignal(const void *local, size_t count, ncclDataType_t type,
 			   int peer, ncclWindow_t win, size_t offset,
 			   int signal, int ctx, unsigned int flags,
@@ -318,15 +312,15 @@ ncclResult_t ncclPutSignal(const void *local, size_t count, ncclDataType_t type,
 	ncclResult_t result;
 
 	if (!nccl_is_handle(comm))
-		return refused(nccl_handle_refuse(__func__, comm));
+		return nccl_refused(nccl_handle_refuse(__func__, comm));
 	/* The library takes a signal below 0 for none. */
 	if (signal < 0)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: sigIdx %d: negative", __func__,
-					   signal));
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: sigIdx %d: negative",
+						__func__, signal));
 	found = nccl_window_find(__func__, comm, win, &result);
 	if (!found)
-		return refused(result);
+		return nccl_refused(result);
 	return perform(CALL(NCCL_PUT_SIGNAL, .send = local, .count = count,
 			    .type = (int)type, .root = peer, .win = found,
 			    .offset = offset, .signal = signal, .ctx = ctx,
@@ -358,9 +352,9 @@ ncclResult_t ncclWaitSignal(int n, ncclWaitSignalDesc_t *signals,
 			    ncclComm_t comm, cudaStream_t stream)
 {
 	if (n < 0)
-		return refused(nccl_refuse(ncclInvalidArgument,
-					   "%s: nDesc %d: negative", __func__,
-					   n));
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: nDesc %d: negative",
+						__func__, n));
 	return perform(
 		CALL(NCCL_WAIT_SIGNAL, .count = (size_t)n,
 		     .descs = (const dicomm_wait_signal_desc_t *)(const void *)

@@ -11,7 +11,7 @@ static ncclResult_t lacking(const char *f, const char *what)
 		ncclInvalidUsage, "%s: %s: libdicomm's NCCL interface has none",
 		f, what);
 
-	return nccl_group_open() ? nccl_group_fail(result) : result;
+	return nccl_refused(result);
 }
 
 #define DEVICE "the device interface, by which kernels communicate"

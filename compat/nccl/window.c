@@ -153,7 +153,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
 	else
 		result = ncclSuccess;
 	if (result != ncclSuccess)
-		return nccl_group_open() ? nccl_group_fail(result) : result;
+		return nccl_refused(result);
 	w = malloc(sizeof(*w));
 	if (!w)
 		result = nccl_refuse(ncclSystemError, "%s: out of memory",
