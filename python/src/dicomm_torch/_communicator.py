@@ -25,6 +25,8 @@ _alive = weakref.WeakSet()  # communicators that are to be ended at exit
 
 # How long the end of a group waits for what is still under way.
 GRACE_S = 10.0
+# How long the end of the process waits for callbacks of what has failed by then
+CALLBACKS_S = 1.0
 
 # Kinds of devices of the library and what torch calls their tensors.
 TORCH_KINDS = {"host": "cpu", "opencl": "cpu", "cuda": "cuda", "hip": "cuda",
@@ -76,6 +78,12 @@ def _milliseconds(timeout):
     at all, is for ever, which is 0."""
     milliseconds = math.ceil(timeout.total_seconds() * 1000)
     return milliseconds if 0 < milliseconds < 1 << 31 else 0
+
+
+def _end(handle, tensors):
+    """Peers may put into these tensors until the communicator has ended."""
+    _call.dicomm_comm_destroy(handle)
+    tensors.clear()
 
 
 class Communicator:
@@ -137,6 +145,8 @@ class Communicator:
         self.lock = threading.RLock()
         self.in_flight = set()
         self.windows = itertools.count()  # numbers, alike on all ranks
+        # Tensors that peers put into. A window that was dropped has not ended.
+        self.window_tensors = {}
         self.patience = _completion.Patience()
         self.aborted = False
         self._pid = os.getpid()
@@ -184,7 +194,7 @@ class Communicator:
         # A group that was dropped, not destroyed. Its end may have to wait for
         # peers, which must not hold up the garbage collector.
         if self.handle is not None and not self.forked():
-            start_new_thread(_call.dicomm_comm_destroy, (self.handle,))
+            start_new_thread(_end, (self.handle, self.window_tensors))
 
     def _device(self):
         name = ctypes.c_char_p()
@@ -264,6 +274,7 @@ class Communicator:
             handle, self.handle = self.handle, None
             if handle is not None:
                 _call.dicomm_comm_destroy(handle)
+            self.window_tensors.clear()
 
 
 def _end_all():
@@ -276,6 +287,7 @@ def _end_all():
             communicator.close()
         except Exception:
             pass  # nobody is left to hear of it
+    _completion.await_callbacks(CALLBACKS_S)
 
 
 atexit.register(_end_all)

@@ -134,6 +134,14 @@ def _on_end(result, ticket):
         _called.pop(ticket, None)
 
 
+def await_callbacks(limit_s):
+    """Wait until those that the library will call, or calls now, have returned;
+    at exit, where their thread would be stopped in the middle."""
+    end = time.monotonic() + limit_s
+    while _called and time.monotonic() < end:
+        time.sleep(0.001)
+
+
 def adopt():
     """Have the orphans seen to their ends; else their buffers would be kept
     until the communicator ends."""

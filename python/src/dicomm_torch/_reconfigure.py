@@ -23,6 +23,13 @@ _call = lib.library
 FRESH_S = 20.0
 
 
+def _new_id(what):
+    """A fresh id of the library, its text; what is for the message."""
+    made = lib.UniqueId()
+    lib.check(_call.dicomm_get_unique_id(ctypes.byref(made)), None, what)
+    return made.text.decode()
+
+
 class Reconfigurable:
     """What a group has for that, beside its operations."""
 
@@ -34,17 +41,14 @@ class Reconfigurable:
         """The text by which others find this process, good for
         DICOMM_BOOTSTRAP_TIMEOUT and one reconfigure()."""
         if time.monotonic() >= self._handle_end:
-            made = lib.UniqueId()
-            lib.check(_call.dicomm_get_unique_id(ctypes.byref(made)), None,
-                      "get_reconfigure_handle")
-            self._handles = (*self._handles, made.text.decode())
+            self._handles = (*self._handles, _new_id("get_reconfigure_handle"))
             self._handle_end = time.monotonic() + FRESH_S
         return self._handles[-1]
 
     def reconfigure(self, opts):
         """Go on with those whose handles are given, all of whom call this with
-        the same ones: a list in the order of ranks, or a set. What is under way
-        on the old communicator is aborted.
+        the same ones: a list in the order of ranks, or a set. If anything is
+        under way, the old communicator is aborted.
 
         Blocks. Raises what init raises, DistTimeoutError above all; then
         another one may be tried.
@@ -76,10 +80,8 @@ class Reconfigurable:
 
 def unconfigured(timeout, name, device=None):
     """The communicator of a group that waits for its first reconfigure()."""
-    made = lib.UniqueId()
-    lib.check(_call.dicomm_get_unique_id(ctypes.byref(made)), None,
-              f"init of group {name}")
-    communicator = Communicator.at(made.text.decode(), 0, 1, timeout, name, device)
+    communicator = Communicator.at(
+        _new_id(f"init of group {name}"), 0, 1, timeout, name, device)
     communicator.close()
     communicator.not_yet = "waits for its first reconfigure()"
     return communicator

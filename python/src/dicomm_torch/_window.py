@@ -58,9 +58,10 @@ class Window:
                 ctypes.byref(self._handle), 0)
         if result:
             raise comm.error(result, "window")
-        self._registered = tensor.detach() if owning else None
+        if owning:
+            self._registered = tensor.detach()
+            comm.window_tensors[self._handle.value] = self._registered
         self._type = tensor.dtype
-        self._elements = tensor.numel()
 
     def tensor_deregister(self):
         """Collective: returns when nothing is put into the tensor any more."""
@@ -70,6 +71,7 @@ class Window:
         with comm.lock:
             result = _call.dicomm_comm_window_deregister(comm.usable(), handle)
         self._registered = None
+        comm.window_tensors.pop(handle.value, None)
         if result:
             raise comm.error(result, "window")
 
@@ -151,7 +153,7 @@ class Windows:
 
     @property
     def supports_window(self):
-        """Host ranks have windows, and those of devices on host memory."""
+        """For tensors on the host; those of GPUs have not been tried."""
         return self._communicator.kind == "cpu"
 
     def new_window(self, tensor=None):
