@@ -98,10 +98,10 @@ static void send(struct sum *s, int h, int from, int to, uint64_t bytes)
 	if (!hop->met || hop->met[bit / 8] >> bit % 8 & 1)
 		return;
 	hop->met[bit / 8] |= (uint8_t)(1 << bit % 8);
-	for (int i = 0; i < 2; i++) {
-		hop->messages[i ? from : to]++;
-		s->hop[BOTH].messages[i ? from : to]++;
-	}
+	hop->messages[from]++;
+	hop->messages[to]++;
+	s->hop[BOTH].messages[from]++;
+	s->hop[BOTH].messages[to]++;
 	s->pairs++;
 }
 

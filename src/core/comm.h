@@ -5,10 +5,11 @@
  *
  * Threads: one thread at a time owns the data path (peers, prepared calls,
  * scratch, operation numbers). While `queued` is 0, that is the calling thread;
- * otherwise it is the progress thread (driver.c). While neither is in the
- * data path, a thread that waits in another communicator may borrow it for a
- * moment (cross_progress.c). Any thread may call the functions of fault.h.
- * Several threads may make calls: share.h.
+ * otherwise it is the driver of what is queued (src/stream/driver.c): a thread
+ * that waits, or the progress thread. While neither is in the data path, a
+ * thread that waits in another communicator may borrow it for a moment
+ * (cross_progress.c). Any thread may call the functions of fault.h. Several
+ * threads may make calls: share.h.
  */
 #ifndef DICOMM_CORE_COMM_H
 #define DICOMM_CORE_COMM_H
@@ -115,8 +116,7 @@ _Static_assert(sizeof(struct pending_death) % 64 == 0, "whole cache lines");
 
 struct fault {
 	/* DICOMM_SUCCESS, COMM_BORROWED, COMM_SHARED or COMM_PENDING while the
-	 * communicator
-	 * works. */
+	 * communicator works. */
 	_Atomic int status;
 	pthread_mutex_t lock;
 	struct pending_death pending;
@@ -150,7 +150,7 @@ struct dicomm_comm {
 	/* Once the communicator is shared: the thread in the data path. */
 	_Atomic(void *) holder;
 	int calls; /* calls of its group that the thread inside has left */
-	_Atomic int queued; /* operations that the progress thread has */
+	_Atomic int queued; /* operations that the driver has */
 	struct fault fault;
 	int rank, ranks;
 	struct peer *peers; /* [ranks] */
@@ -239,8 +239,8 @@ struct dicomm_comm {
 	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* the last one that is queued */
 	struct operation *spare;           /* a list of operations to reuse */
-	/* See share.h: who may use the data path now; how often the progress
-	 * thread has given it back; place of a fast call in its queue */
+	/* See share.h: who may use the data path now; how often the driver
+	 * has given it back; place of a fast call in its queue */
 	_Atomic int lent; /* enum comm_lent */
 	_Atomic unsigned returns;
 	struct operation *place;
@@ -386,8 +386,8 @@ static inline bool fault_is_pending(const struct dicomm_comm *comm)
 enum comm_entry {
 	COMM_ENTERED, /* to be left */
 	COMM_BROKEN,  /* not entered */
-	/* Not entered: a call of another thread is under way. Hand this one to
-	 * the progress thread. */
+	/* Not entered: a call of another thread is under way. Queue this one
+	 * for the driver. */
 	COMM_BUSY
 };
 

@@ -8,7 +8,9 @@
 #include "src/base/clock.h"
 #include "src/base/yield.h"
 
+/* A short lending ends after that, if the driver has not given it back. */
 #define LEND_NS UINT64_C(20000)
+/* Sleep of a lender whose core others want */
 #define NAP_US 20
 
 /* Needs fault.lock. The owner waits while it is borrowed, so whoever finds it

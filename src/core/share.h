@@ -5,11 +5,11 @@
  * While only its owner calls, that enters by a plain store. The first call of
  * another thread makes the communicator shared, for good: from then on threads
  * take it by an atomic exchange. One thread at a time is inside, and runs its
- * blocking call. Whoever comes meanwhile hands its call to the progress thread
- * (src/stream/driver.c), and so does everybody after it until those calls
- * have ended. So there are at most two who need the data path: the thread
- * inside, and the progress thread. The thread inside lends it whenever it has
- * to wait, and the progress thread takes it for one turn at a time.
+ * blocking call. Whoever comes meanwhile queues its call for the driver
+ * (src/stream/driver.c), and so does everybody after it until those calls have
+ * ended. So there are at most two who need the data path: the thread inside,
+ * and the driver. The thread inside lends it whenever it has to wait, and the
+ * driver takes it for one turn at a time.
  *
  * The call of the thread inside may be one that the engine does not know (the
  * fast path). Before it lends, it puts an operation into the queue of that
@@ -38,7 +38,7 @@ void share_claim(struct dicomm_comm *comm);
  * broken. The calls of other threads end in bounded time. */
 bool share_enter(struct dicomm_comm *comm);
 
-/* For the thread inside. share_is_wanted(): the progress thread needs the data
+/* For the thread inside. share_is_wanted(): the driver needs the data
  * path. share_lend(): lets it have it, until it has given it back once or for
  * about as long; 0: a short time. */
 static inline bool share_is_wanted(const struct dicomm_comm *comm)
@@ -47,7 +47,7 @@ static inline bool share_is_wanted(const struct dicomm_comm *comm)
 }
 void share_lend(struct dicomm_comm *comm, unsigned us);
 
-/* For the progress thread, which holds one at a time. share_take() never waits;
+/* For the driver, which holds one at a time. share_take() never waits;
  * false: a thread is inside, and has not lent it. */
 bool share_take(struct dicomm_comm *comm);
 void share_return(struct dicomm_comm *comm);

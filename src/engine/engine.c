@@ -579,7 +579,7 @@ static void finish(struct operation **at)
 	engine_leave(comm);
 }
 
-/* The progress thread may have operations of these communicators. */
+/* The driver may have operations of these communicators. */
 static void lend_all(struct operation *const *ops, size_t n)
 {
 	const struct dicomm_comm *last = NULL;

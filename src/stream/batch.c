@@ -99,7 +99,7 @@ static void drop_operation(struct batch *w, struct item *item)
 }
 
 /* Drop the items of broken communicators, whatever else the batch waits for.
- * The thread that broke one waits until the progress thread has left it, and
+ * The thread that broke one waits until the driver has left it, and
  * may then free it. So nothing of it is used after that, including the fences
  * of its streams. Returns false if another thread is inside one. */
 bool batch_drop_broken(struct batch *w)

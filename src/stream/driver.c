@@ -44,7 +44,8 @@
  * somebody drives them; after so many looks in vain it sleeps. */
 #define NAP_NS 200000
 #define NAPS 16
-/* A short operation, and the most batches that who queues one has a look at */
+/* Most bytes of a short operation, and most batches of which the thread that
+ * queues one gives each a turn */
 #define SHORT_BYTES (64u << 10)
 #define SHORT_BATCHES 8
 /* Looks that a waiter makes while another thread drives, then looks between

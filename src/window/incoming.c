@@ -72,20 +72,16 @@ static struct stage *landing(struct dicomm_comm *comm, struct partner *from)
 static dicomm_result_t deposit(struct dicomm_comm *comm, struct partner *from,
 			       const void *src, uint64_t len)
 {
-	struct stage *st;
+	struct stage *st = NULL;
 
+	if (device_has_memory(comm->dev)) {
+		st = landing(comm, from);
+		if (!st)
+			return DICOMM_AGAIN;
+	}
 	comm->stats.bytes_ring += len;
-	if (!device_has_memory(comm->dev)) {
-		window_copy(from->to, src, len);
-		return DICOMM_SUCCESS;
-	}
-	st = landing(comm, from);
-	if (!st) {
-		comm->stats.bytes_ring -= len;
-		return DICOMM_AGAIN;
-	}
-	memcpy(st->host, src, len);
-	return land(comm, from, st, len);
+	window_copy(st ? st->host : from->to, src, len);
+	return st ? land(comm, from, st, len) : DICOMM_SUCCESS;
 }
 
 /* All bytes were taken; on a device they may be under way. */
