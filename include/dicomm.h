@@ -642,12 +642,15 @@ typedef enum {
 	/** The one with the least predicted time. */
 	DICOMM_WAY_AUTO = 0,
 	/** Each rank gets all that it wants from ranks that hold it. A sum is
-	 * made by one of the ranks that want it, which passes it on. */
+	 * made where that moves the fewest bytes: on the rank that has the most
+	 * terms, even if it does not want the sum. That rank passes it on. */
 	DICOMM_WAY_DIRECT = 1,
-	/** Ranks that want the same get, or add up, a share of it each, and
-	 * pass that on to the others. */
+	/** Ranks that want the same get a share of it each, and pass that on to
+	 * the others. A sum is shared by the ranks on which it moves the fewest
+	 * bytes, or, where hosts have unlike links, by all that want it. */
 	DICOMM_WAY_SCATTER = 2,
-	/** One of them gets it, and passes it on to the others. */
+	/** One of them gets it, or a rank on which that moves the fewest bytes
+	 * adds it up, and passes it on to the others. */
 	DICOMM_WAY_LEADER = 3
 } dicomm_way_t;
 
