@@ -12,8 +12,12 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 
+/* Pieces that all ranks move; beyond this, a plan takes too long. */
+#define PIECES_MOST (UINT64_C(1) << 26)
+
 struct state {
 	struct collect *c;
+	uint64_t pieces; /* of all ranks, so far */
 	struct rounds rounds;
 	int rank;
 };
@@ -301,9 +305,19 @@ static dicomm_result_t cut(struct state *s, const struct ways_delivery *d,
 static dicomm_result_t deliver(void *ctx, const struct ways_delivery *d)
 {
 	struct state *s = ctx;
-	uint64_t most;
+	uint64_t most, n;
 
 	TRY(largest(s, d, &most));
+	n = boxes_elements(d->lo, d->hi, d->overlay->tensor->axes);
+	s->pieces += 1 + n / most;
+	if (s->pieces > PIECES_MOST)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "redistribute: staging_bytes %" PRIu64
+			    ": tensor %zu, with %" PRIu64
+			    " elements for rank %d: more than %" PRIu64
+			    " pieces",
+			    s->c->staging, d->tensor, n, d->owner.rank,
+			    PIECES_MOST);
 	return cut(s, d, most);
 }
 

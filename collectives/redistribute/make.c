@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/redistribute/check.h"
 #include "collectives/redistribute/collect.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
@@ -468,7 +469,7 @@ dicomm_result_t redist_plan_make(const struct redist_request *r,
 			    "redistribute: staging_bytes %zu: below %d",
 			    (size_t)m.c.staging, REDIST_LEAST_STAGING);
 	for (size_t i = 0; i < r->n; i++)
-		TRY(boxes_check(r->tensors, i, r->ranks));
+		TRY(check_tensor(r->tensors, i, r->ranks));
 	m.p = calloc(1, sizeof(*m.p));
 	if (!m.p)
 		return no_memory();

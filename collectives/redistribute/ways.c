@@ -15,6 +15,8 @@
  * they save, and all shares are passed on to all. */
 #define SHARE_BYTES 4096
 #define SHARES 64
+/* Parts of a cell, each of which has all shares. */
+#define PARTS 65536
 /* Number of overlays that are kept: tensors that follow each other often have
  * one layout, such as those of the layers of a model. */
 #define OVERLAYS 16
@@ -255,6 +257,8 @@ static int64_t parts(const struct walk *w, uint64_t bytes, int terms,
 	int64_t k =
 		most && most < bytes ? (int64_t)(1 + (bytes - 1) / most) : 1;
 
+	if (k > PARTS)
+		k = PARTS;
 	return k <= len / n ? k : len < n ? 1 : len / n;
 }
 

@@ -18,7 +18,7 @@
 #define WAYS 4 /* for arrays that are indexed by dicomm_way_t */
 
 struct ways_input {
-	const dicomm_tensor_t *tensors; /* boxes_check() has accepted them */
+	const dicomm_tensor_t *tensors; /* check_tensor() has accepted them */
 	size_t n;
 	int ranks;
 	const struct links *links; /* NULL: all ranks are on one node */
