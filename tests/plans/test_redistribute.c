@@ -252,7 +252,7 @@ static void draw_sum(struct random_sum *s, unsigned seed)
 	s->ranks = 2 + roll(s, SUM_RANKS - 1);
 	s->t.type = DICOMM_FLOAT32;
 	s->t.axes = 1;
-	s->t.shape[0] = roll(s, 2) ? 4000 + roll(s, 4000) : 3 + roll(s, 50);
+	s->t.shape[0] = roll(s, 2) ? 1500 + roll(s, 2000) : 3 + roll(s, 50);
 	s->t.terms = 1 + roll(s, SUM_TERMS);
 	s->t.source = s->source;
 	s->t.target = s->target;
