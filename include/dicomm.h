@@ -564,9 +564,10 @@ typedef struct {
 	/** Elements from the pointer that dicomm_redistribute_run() is given to
 	 * the first element of the box; 0 or more. */
 	int64_t offset;
-	/** Elements between neighbours along each axis, 0 or more; of a target,
-	 * such that no two elements are in one place. All 0: in row-major order
-	 * without gaps. */
+	/** Elements between neighbours along each axis, 0 or more, in any
+	 * order. Of a target, such that no two elements are in one place; nor
+	 * may two target boxes of a rank have a place in common. All 0: in
+	 * row-major order without gaps. */
 	int64_t stride[DICOMM_AXES];
 } dicomm_box_t;
 
@@ -593,9 +594,11 @@ typedef struct {
 
 /** Ranks in a grid, and how each dim of it has a tensor. */
 typedef struct {
+	/** 1 to DICOMM_AXES. */
 	int dims;
+	/** Of each dim, 1 or more; together at most INT_MAX ranks. */
 	int extent[DICOMM_AXES];
-	/** All ranks, the last dim counting fastest. */
+	/** All ranks, each once, the last dim counting fastest. */
 	const int *ranks;
 	dicomm_placement_t placements[DICOMM_AXES];
 } dicomm_mesh_t;
@@ -624,9 +627,9 @@ typedef struct {
 	size_t sources;
 	const dicomm_box_t *target;
 	size_t targets;
-	/** Terms of the sum, numbered from 0; 0 means 1. */
+	/** Terms of the sum, numbered from 0, at most 2^20; 0 means 1. */
 	int terms;
-	/** A weight for each term, of float types; NULL: all are 1. */
+	/** A finite weight for each term, of float types; NULL: all are 1. */
 	const double *weights;
 } dicomm_tensor_t;
 
@@ -642,12 +645,15 @@ typedef enum {
 	/** The one with the least predicted time. */
 	DICOMM_WAY_AUTO = 0,
 	/** Each rank gets all that it wants from ranks that hold it. A sum is
-	 * made by one of the ranks that want it, which passes it on. */
+	 * made where that moves the fewest bytes: on the rank that has the most
+	 * terms, even if it does not want the sum. That rank passes it on. */
 	DICOMM_WAY_DIRECT = 1,
-	/** Ranks that want the same get, or add up, a share of it each, and
-	 * pass that on to the others. */
+	/** Ranks that want the same get a share of it each, and pass that on to
+	 * the others. A sum is shared by the ranks on which it moves the fewest
+	 * bytes, or, where hosts have unlike links, by all that want it. */
 	DICOMM_WAY_SCATTER = 2,
-	/** One of them gets it, and passes it on to the others. */
+	/** One of them gets it, or a rank on which that moves the fewest bytes
+	 * adds it up, and passes it on to the others. */
 	DICOMM_WAY_LEADER = 3
 } dicomm_way_t;
 
@@ -660,10 +666,10 @@ typedef struct {
 	/** Bytes of memory of its device that a rank may use beside the tensors
 	 * and the description of its pieces; at least 4096. 0: 64 MiB. */
 	size_t staging_bytes;
-	/** 1: elements that no target wants are not an error. */
+	/** 1: elements that no target wants are not an error. Else 0. */
 	int allow_unwanted;
 	/** 1: do not compare the descriptions of the ranks. The call is then a
-	 * local one. */
+	 * local one. Else 0. */
 	int local;
 } dicomm_redistribute_config_t;
 
@@ -2279,13 +2285,14 @@ dicomm_result_t dicomm_barrier(dicomm_comm_t comm, dicomm_stream_t stream);
  * @param mesh        ranks and placements
  * @param axes        of the tensor, 1 to DICOMM_AXES
  * @param shape       elements along each axis
- * @param first_term  term of the first rank; the same for all without
- *                    DICOMM_PARTIAL
+ * @param first_term  term of the first rank, 0 or more; the same for all
+ *                    without DICOMM_PARTIAL
  * @param boxes       filled in
  *
  * @retval DICOMM_SUCCESS               boxes are filled in
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad mesh, placement or shape; the text
- *                                      names it
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad mesh, placement, shape or
+ *                                      first_term; the text names it
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
  */
 dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
 				  const int64_t *shape, int first_term,
@@ -2296,11 +2303,12 @@ dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
  *
  * Every rank passes the boxes of all ranks. The call checks all of it before
  * anything moves: boxes outside their tensor, ranks outside the communicator,
- * elements that are wanted and that no rank holds (or not every term of), or
- * that no rank wants. Then it divides the tensors where the ranks that hold or
- * want them change, and finds for each piece from where it is read. Pieces of
- * many tensors travel together: between two ranks, a round has one message, and
- * one more for each piece of 256 KiB or more.
+ * elements of a target that are in one place, elements that are wanted and that
+ * no rank holds (or not every term of), or that no rank wants. Then it divides
+ * the tensors where the ranks that hold or want them change, and finds for each
+ * piece from where it is read. Pieces of many tensors travel together: between
+ * two ranks, a round has one message, and one more for each piece of 256 KiB or
+ * more.
  *
  * Sums are in the order of the terms, whatever the way: floats below 32 bits
  * are added up in float32 and rounded once. All ranks get the same bits. On a
@@ -2324,10 +2332,16 @@ dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
  * @retval DICOMM_SUCCESS               *plan is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or layouts that do not
  *                                      fit; the text names tensor, axis,
- *                                      interval and ranks
+ *                                      interval and ranks; or staging_bytes
+ *                                      with which a plan would have more than
+ *                                      2^26 pieces
  * @retval DICOMM_ERR_INVALID_USAGE     in a group; not ready, finalized, or
  *                                      after fork; or ranks passed different
- *                                      descriptions
+ *                                      descriptions: on all ranks, even where
+ *                                      one description is a bad argument, the
+ *                                      text names two ranks, the first field
+ *                                      in which they differ (its tensor, box
+ *                                      and axis), and both values
  * @retval DICOMM_ERR_UNSUPPORTED       a device cannot add that up
  * @retval DICOMM_ERR_NO_MEMORY         out of memory
  * @retval others                       the communicator is broken

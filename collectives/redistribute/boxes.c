@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes boxes from meshes with placements, and checks boxes. */
+/* Makes boxes from meshes with placements. */
 #include "collectives/redistribute/boxes.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/base/type.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
-#define NAME_BYTES 160
 
 bool boxes_empty(const dicomm_box_t *box, int axes)
 {
@@ -71,9 +71,9 @@ void boxes_name(const dicomm_tensor_t *tensors, size_t index, char *text,
  * last parts may be shorter or empty. */
 static void even_part(int64_t *lo, int64_t *hi, int64_t i, int64_t parts)
 {
-	int64_t n = *hi - *lo, each = (n + parts - 1) / parts;
-	int64_t first = i * each < n ? i * each : n;
-	int64_t end = first + each < n ? first + each : n;
+	int64_t n = *hi - *lo, each = n / parts + (n % parts != 0);
+	int64_t first = each && i <= n / each ? i * each : n;
+	int64_t end = each < n - first ? first + each : n;
 
 	*hi = *lo + end;
 	*lo += first;
@@ -113,6 +113,77 @@ static dicomm_result_t check_extents(const dicomm_mesh_t *mesh, int d,
 		return BAD("mesh_boxes: placement %d: extents of axis %d are "
 			   "%" PRId64 " together, the axis has %" PRId64,
 			   d, p->axis, sum, shape[p->axis]);
+	return DICOMM_SUCCESS;
+}
+
+static int compare_ranks(const void *p, const void *q)
+{
+	int a = *(const int *)p, b = *(const int *)q;
+
+	return (a > b) - (a < b);
+}
+
+static dicomm_result_t repeated(const int *ranks, int rank)
+{
+	size_t first = 0, second;
+
+	while (ranks[first] != rank)
+		first++;
+	second = first + 1;
+	while (ranks[second] != rank)
+		second++;
+	return BAD("mesh_boxes: ranks %zu and %zu of the mesh are both %d",
+		   first, second, rank);
+}
+
+static dicomm_result_t check_ranks(const int *ranks, size_t n)
+{
+	int *sorted = malloc(n * sizeof(*sorted));
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!sorted)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "mesh_boxes: no memory for %zu ranks", n);
+	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++) {
+		sorted[i] = ranks[i];
+		if (ranks[i] < 0)
+			status = BAD("mesh_boxes: rank %zu of the mesh is %d: "
+				     "below 0",
+				     i, ranks[i]);
+	}
+	if (status == DICOMM_SUCCESS)
+		qsort(sorted, n, sizeof(*sorted), compare_ranks);
+	for (size_t i = 1; i < n && status == DICOMM_SUCCESS; i++)
+		if (sorted[i] == sorted[i - 1])
+			status = repeated(ranks, sorted[i]);
+	free(sorted);
+	return status;
+}
+
+/* Finds the number of ranks, and checks that it, and the number of terms, are
+ * what a rank and a term can have. */
+static dicomm_result_t check_extent(const dicomm_mesh_t *mesh, int first_term,
+				    size_t *ranks)
+{
+	size_t n = 1, terms = 1;
+
+	for (int d = 0; d < mesh->dims; d++) {
+		size_t extent = (size_t)mesh->extent[d];
+
+		if (n > INT_MAX / extent)
+			return BAD("mesh_boxes: extent %d of mesh dim %d: more "
+				   "than %d ranks, with %zu of the dims before",
+				   mesh->extent[d], d, INT_MAX, n);
+		n *= extent;
+		if (mesh->placements[d].kind == DICOMM_PARTIAL)
+			terms *= extent;
+	}
+	if (first_term < 0 || terms > BOXES_TERMS ||
+	    (size_t)first_term > BOXES_TERMS - terms)
+		return BAD("mesh_boxes: first_term %d, with %zu terms of the "
+			   "mesh: not in 0 .. %d",
+			   first_term, terms, BOXES_TERMS - 1);
+	*ranks = n;
 	return DICOMM_SUCCESS;
 }
 
@@ -163,11 +234,11 @@ dicomm_result_t boxes_of_mesh(const dicomm_mesh_t *mesh, int axes,
 			      const int64_t *shape, int first_term,
 			      dicomm_box_t *boxes)
 {
-	size_t n = 1;
+	size_t n;
 
 	TRY(check_mesh(mesh, axes, shape, boxes));
-	for (int d = 0; d < mesh->dims; d++)
-		n *= (size_t)mesh->extent[d];
+	TRY(check_extent(mesh, first_term, &n));
+	TRY(check_ranks(mesh->ranks, n));
 	for (size_t i = 0; i < n; i++) {
 		dicomm_box_t *b = &boxes[i];
 		size_t below = n;
@@ -194,159 +265,4 @@ dicomm_result_t boxes_of_mesh(const dicomm_mesh_t *mesh, int axes,
 		b->term += first_term;
 	}
 	return DICOMM_SUCCESS;
-}
-
-/* ---- checks ---- */
-
-/* Returns true if two elements of a target have the same address, so that it
- * would be written twice. */
-static bool folds_onto_itself(const dicomm_box_t *box, int axes,
-			      const int64_t *stride)
-{
-	uint64_t reach = 1; /* number of elements that the axes so far span */
-	bool taken[DICOMM_AXES] = {false};
-
-	for (int k = 0; k < axes; k++) {
-		int least = -1;
-
-		for (int a = 0; a < axes; a++)
-			if (!taken[a] && box->hi[a] - box->lo[a] > 1 &&
-			    (least < 0 || stride[a] < stride[least]))
-				least = a;
-		if (least < 0)
-			return false;
-		taken[least] = true;
-		if ((uint64_t)stride[least] < reach)
-			return true;
-		reach += (uint64_t)(box->hi[least] - box->lo[least] - 1) *
-			 (uint64_t)stride[least];
-	}
-	return false;
-}
-
-static dicomm_result_t check_memory(const char *name, const char *side,
-				    size_t i, const dicomm_box_t *box, int axes,
-				    size_t elem, bool target)
-{
-	int64_t stride[DICOMM_AXES], end = box->offset, step;
-
-	if (boxes_empty(box, axes))
-		return DICOMM_SUCCESS;
-	if (box->offset < 0)
-		return BAD("%s: %s box %zu of rank %d: offset %" PRId64
-			   " is below 0",
-			   name, side, i, box->rank, box->offset);
-	boxes_strides(box, axes, stride);
-	for (int a = 0; a < axes; a++) {
-		if (stride[a] < 0)
-			return BAD("%s: %s box %zu of rank %d: stride %" PRId64
-				   " of axis %d is below 0",
-				   name, side, i, box->rank, stride[a], a);
-		if (__builtin_mul_overflow(box->hi[a] - box->lo[a] - 1,
-					   stride[a], &step) ||
-		    __builtin_add_overflow(end, step, &end) ||
-		    (uint64_t)end >= PTRDIFF_MAX / elem)
-			return BAD("%s: %s box %zu of rank %d: axis %d, offset "
-				   "%" PRId64 ", stride %" PRId64
-				   ": more than can be addressed",
-				   name, side, i, box->rank, a, box->offset,
-				   stride[a]);
-	}
-	if (target && folds_onto_itself(box, axes, stride))
-		return BAD("%s: target box %zu of rank %d: its strides put "
-			   "several elements in one place",
-			   name, i, box->rank);
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t check_side(const char *name, const dicomm_tensor_t *t,
-				  bool target, int ranks)
-{
-	const dicomm_box_t *boxes = target ? t->target : t->source;
-	size_t n = target ? t->targets : t->sources;
-	const char *side = target ? "target" : "source";
-	int terms = t->terms ? t->terms : 1;
-
-	if (n > UINT32_MAX / 2)
-		return BAD("%s: %zu %s boxes: too many", name, n, side);
-	if (!boxes && n)
-		return BAD("%s: %s is NULL, %ss is %zu", name, side, side, n);
-	for (size_t i = 0; i < n; i++) {
-		const dicomm_box_t *b = &boxes[i];
-
-		if (b->rank < 0 || b->rank >= ranks)
-			return BAD("%s: %s box %zu: rank %d: not in 0 .. %d",
-				   name, side, i, b->rank, ranks - 1);
-		if (!target && (b->term < 0 || b->term >= terms))
-			return BAD("%s: source box %zu of rank %d: term %d: "
-				   "not in 0 .. %d",
-				   name, i, b->rank, b->term, terms - 1);
-		for (int a = 0; a < t->axes; a++)
-			if (b->lo[a] < 0 || b->lo[a] > b->hi[a] ||
-			    b->hi[a] > t->shape[a])
-				return BAD("%s: %s box %zu of rank %d: axis "
-					   "%d, interval %" PRId64 ":%" PRId64
-					   ": not in 0:%" PRId64,
-					   name, side, i, b->rank, a, b->lo[a],
-					   b->hi[a], t->shape[a]);
-		TRY(check_memory(name, side, i, b, t->axes, type_bytes(t->type),
-				 target));
-	}
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t check_weights(const char *name, const dicomm_tensor_t *t)
-{
-	if (t->terms < 0 || t->terms > (1 << 20))
-		return BAD("%s: terms %d: not in 0 .. %d", name, t->terms,
-			   1 << 20);
-	if (t->terms > 1 && !op_fits(DICOMM_SUM, t->type))
-		return BAD("%s: terms %d: type %s has no sum", name, t->terms,
-			   type_name(t->type));
-	for (int i = 0; t->weights && i < (t->terms ? t->terms : 1); i++) {
-		double w = t->weights[i];
-
-		if (w - w != 0) /* infinite or NaN */
-			return BAD("%s: weight %d is %g", name, i, w);
-		if (w != 1 && !type_is_float(t->type))
-			return BAD("%s: weight %d is %g: type %s takes no "
-				   "weights",
-				   name, i, w, type_name(t->type));
-	}
-	return DICOMM_SUCCESS;
-}
-
-dicomm_result_t boxes_check(const dicomm_tensor_t *tensors, size_t index,
-			    int ranks)
-{
-	const dicomm_tensor_t *t = &tensors[index];
-	char name[NAME_BYTES];
-	size_t bytes;
-
-	if (t->size != sizeof(*t))
-		return BAD("tensor %zu: size %zu: begin with "
-			   "DICOMM_TENSOR_INITIALIZER",
-			   index, t->size);
-	boxes_name(tensors, index, name, sizeof(name));
-	if (!type_valid(t->type))
-		return BAD("%s: type %d: no such datatype", name, (int)t->type);
-	if (t->axes < 1 || t->axes > DICOMM_AXES)
-		return BAD("%s: axes %d: not in 1 .. %d", name, t->axes,
-			   DICOMM_AXES);
-	bytes = type_bytes(t->type);
-	for (int a = 0; a < t->axes; a++) {
-		if (t->shape[a] < 0)
-			return BAD("%s: shape of axis %d is %" PRId64, name, a,
-				   t->shape[a]);
-		if (__builtin_mul_overflow(
-			    bytes, t->shape[a] ? (size_t)t->shape[a] : 1,
-			    &bytes) ||
-		    bytes > PTRDIFF_MAX)
-			return BAD("%s: axis %d of %" PRId64 ": more than can "
-				   "be addressed",
-				   name, a, t->shape[a]);
-	}
-	TRY(check_weights(name, t));
-	TRY(check_side(name, t, false, ranks));
-	return check_side(name, t, true, ranks);
 }

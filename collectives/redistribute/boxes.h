@@ -12,18 +12,15 @@
 
 #include "dicomm.h"
 
+/* Terms of a sum, at most. */
+#define BOXES_TERMS (1 << 20)
+
 /* Fills in one box for each rank of a mesh. Returns
  * DICOMM_ERR_INVALID_ARGUMENT, and logs the reason, if an argument is
  * invalid. */
 dicomm_result_t boxes_of_mesh(const dicomm_mesh_t *mesh, int axes,
 			      const int64_t *shape, int first_term,
 			      dicomm_box_t *boxes);
-
-/* Checks a tensor and each of its boxes separately. Returns
- * DICOMM_ERR_INVALID_ARGUMENT if one is invalid; the message names tensor, box,
- * axis, interval and rank. */
-dicomm_result_t boxes_check(const dicomm_tensor_t *tensors, size_t index,
-			    int ranks);
 
 /* Computes the distance in memory between neighbours along each axis, in
  * elements. */

@@ -7,12 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/redistribute/owners.h"
 #include "collectives/redistribute/rounds.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 
+/* Pieces that all ranks move; beyond this, a plan takes too long. */
+#define PIECES_MOST (UINT64_C(1) << 26)
+
 struct state {
 	struct collect *c;
+	uint64_t pieces; /* of all ranks, so far */
 	struct rounds rounds;
 	int rank;
 };
@@ -97,15 +102,32 @@ static dicomm_result_t add_piece(struct state *s, const struct ways_delivery *d,
 
 static dicomm_result_t add_send(struct state *s, const struct ways_delivery *d,
 				uint32_t round, int peer,
-				const dicomm_box_t *from, bool of_target)
+				const dicomm_box_t *from)
+{
+	return add_piece(s, d, COLLECT_SEND, round, peer, from, NULL);
+}
+
+/* Sends what has arrived in a target box of this rank, or, if it is NULL, the
+ * sum that was added last. */
+static dicomm_result_t pass_on(struct state *s, const struct ways_delivery *d,
+			       uint32_t round, int peer,
+			       const dicomm_box_t *from)
 {
 	struct collect_piece *p;
 
-	TRY(add_piece(s, d, COLLECT_SEND, round, peer, from, NULL));
+	TRY(add_send(s, d, round, peer, from));
 	p = (struct collect_piece *)s->c->pieces.at + s->c->pieces.n - 1;
-	if (of_target)
+	if (from)
 		p->from = REDIST_TARGET;
+	else
+		p->from_at = s->c->sums.n - 1;
 	return DICOMM_SUCCESS;
+}
+
+/* The owner keeps a sum that it does not want until it has sent it. */
+static bool is_kept(const struct ways_delivery *d)
+{
+	return d->owner.box == OWNERS_NO_BOX;
 }
 
 /* The piece has arrived in the first box of this rank; adds the copies to its
@@ -130,7 +152,8 @@ static dicomm_result_t add_sum(struct state *s, const struct ways_delivery *d,
 				  .tensor = (uint32_t)d->tensor,
 				  .elem = (uint32_t)type_bytes(t->type),
 				  .first = (uint32_t)c->inputs.n,
-				  .terms = (uint32_t)d->terms};
+				  .terms = (uint32_t)d->terms,
+				  .kept = !to};
 	struct collect_sum *at;
 	struct strided shape;
 
@@ -163,7 +186,8 @@ static dicomm_result_t add_sum(struct state *s, const struct ways_delivery *d,
 static dicomm_result_t own(struct state *s, const struct ways_delivery *d,
 			   uint32_t round)
 {
-	const dicomm_box_t *to = &d->overlay->tensor->target[d->owner.box];
+	const dicomm_box_t *to =
+		is_kept(d) ? NULL : &d->overlay->tensor->target[d->owner.box];
 
 	if (d->adds)
 		TRY(add_sum(s, d, round, to));
@@ -171,7 +195,7 @@ static dicomm_result_t own(struct state *s, const struct ways_delivery *d,
 		TRY(add_piece(s, d, COLLECT_RECEIVE, round, d->from[0].rank,
 			      NULL, to));
 	for (uint32_t i = 0; i < d->nothers; i++)
-		TRY(add_send(s, d, round + 1, d->others[i].rank, to, true));
+		TRY(pass_on(s, d, round + 1, d->others[i].rank, to));
 	return spread(s, d, round, to);
 }
 
@@ -191,7 +215,7 @@ static dicomm_result_t take(struct state *s, const struct ways_delivery *d)
 		rounds_add(&s->rounds, d->owner.rank, bytes, 0);
 	}
 	rounds_add(&s->rounds, d->owner.rank, d->adds ? bytes : 0,
-		   bytes * d->nothers);
+		   bytes * (d->nothers + is_kept(d)));
 	for (uint32_t i = 0; i < d->nothers; i++)
 		rounds_add(&s->rounds, d->others[i].rank, 0, bytes);
 	round = rounds_place(&s->rounds);
@@ -200,7 +224,7 @@ static dicomm_result_t take(struct state *s, const struct ways_delivery *d)
 	for (int i = 0; i < d->terms; i++)
 		if (d->from[i].rank == s->rank)
 			TRY(add_send(s, d, round, d->owner.rank,
-				     &t->source[d->from[i].box], false));
+				     &t->source[d->from[i].box]));
 	for (uint32_t i = 0; i < d->nothers; i++) {
 		const dicomm_box_t *to = &t->target[d->others[i].box];
 
@@ -219,7 +243,8 @@ static dicomm_result_t largest(const struct state *s,
 			       const struct ways_delivery *d, uint64_t *n)
 {
 	uint64_t elem = type_bytes(d->overlay->tensor->type);
-	uint64_t first = (uint64_t)d->terms + d->adds, times = d->nothers;
+	uint64_t first = (uint64_t)d->terms + d->adds;
+	uint64_t times = (uint64_t)d->nothers + is_kept(d);
 	uint64_t bytes;
 
 	if (first > times)
@@ -280,9 +305,19 @@ static dicomm_result_t cut(struct state *s, const struct ways_delivery *d,
 static dicomm_result_t deliver(void *ctx, const struct ways_delivery *d)
 {
 	struct state *s = ctx;
-	uint64_t most;
+	uint64_t most, n;
 
 	TRY(largest(s, d, &most));
+	n = boxes_elements(d->lo, d->hi, d->overlay->tensor->axes);
+	s->pieces += 1 + n / most;
+	if (s->pieces > PIECES_MOST)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "redistribute: staging_bytes %" PRIu64
+			    ": tensor %zu, with %" PRIu64
+			    " elements for rank %d: more than %" PRIu64
+			    " pieces",
+			    s->c->staging, d->tensor, n, d->owner.rank,
+			    PIECES_MOST);
 	return cut(s, d, most);
 }
 

@@ -26,7 +26,9 @@ struct collect_piece {
 	bool is_run;
 	int peer;
 	uint32_t tensor, elem;
-	uint64_t from_at, to_at; /* in elements */
+	/* In elements; from_at of a send from staging memory: in sums, the one
+	 * whose result it sends. */
+	uint64_t from_at, to_at;
 	uint64_t bytes;
 	uint32_t shape; /* of its copy; see redist_plan.axes */
 	/* Set by make.c: its place in staging memory, in bytes. */
@@ -39,6 +41,9 @@ struct collect_sum {
 	uint32_t first, terms;
 	uint64_t n;
 	bool is_run; /* the target box is contiguous */
+	/* This rank does not want the result, but sends it in the next round;
+	 * until then it is kept in staging memory. */
+	bool kept;
 	uint64_t to_at;
 	uint32_t shape; /* of the copy from staging memory to the target */
 };

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "collectives/redistribute/owners.h"
 #include "collectives/redistribute/strided.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
@@ -112,7 +113,8 @@ static uint64_t bytes_of(const struct ways_delivery *d)
 	return boxes_elements(d->lo, d->hi, t->axes) * type_bytes(t->type);
 }
 
-/* Does a message begin or end in the box itself, without a copy? */
+/* Does a message begin or end in the box itself, without a copy? NULL is
+ * staging memory. */
 static bool in_place(const struct ways_delivery *d, uint64_t bytes,
 		     const dicomm_box_t *box)
 {
@@ -129,7 +131,8 @@ static dicomm_result_t deliver(void *ctx, const struct ways_delivery *d)
 {
 	struct sum *s = (struct sum *)ctx + d->way;
 	const dicomm_tensor_t *t = d->overlay->tensor;
-	const dicomm_box_t *owned = &t->target[d->owner.box];
+	const dicomm_box_t *owned =
+		d->owner.box == OWNERS_NO_BOX ? NULL : &t->target[d->owner.box];
 	uint64_t bytes = bytes_of(d);
 	bool owned_in_place = in_place(d, bytes, owned);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/redistribute/check.h"
 #include "collectives/redistribute/collect.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
@@ -19,6 +20,13 @@ struct making {
 	struct collect_piece **order;
 	size_t at, sum;  /* the next piece in that order, and the next sum */
 	uint64_t staged; /* bytes used in the current round */
+	/* Sums that this rank keeps for the next round are at the beginning of
+	 * staging memory in even rounds, and at its end in odd ones. So those
+	 * of two rounds are beside each other, whatever their sizes. `kept`:
+	 * bytes of the last two rounds, by round % 2; `placed`: of the current
+	 * round, bytes that have their place already. */
+	uint64_t kept[2], placed;
+	uint32_t round; /* the current one */
 	uint32_t ncopies, nmessages, nsums, nterms;
 };
 
@@ -38,7 +46,7 @@ static int compare_pieces(const void *x, const void *y)
 	return (a > b) - (a < b);
 }
 
-static struct redist_at user_at(const struct collect_piece *p, bool from)
+static struct redist_at tensor_at(const struct collect_piece *p, bool from)
 {
 	return (struct redist_at){from ? p->from : p->to, p->tensor,
 				  from ? p->from_at : p->to_at};
@@ -47,6 +55,14 @@ static struct redist_at user_at(const struct collect_piece *p, bool from)
 static struct redist_at staged_at(uint64_t at)
 {
 	return (struct redist_at){.place = REDIST_STAGED, .at = at};
+}
+
+/* Where a piece is read. */
+static struct redist_at read_at(const struct making *m,
+				const struct collect_piece *p)
+{
+	return p->from == REDIST_STAGED ? m->p->sums[p->from_at].to
+					: tensor_at(p, true);
 }
 
 static void add_copy(struct making *m, struct redist_at from,
@@ -62,6 +78,46 @@ static uint64_t take_staging(struct making *m, uint64_t bytes)
 
 	m->staged += (bytes + ALIGN - 1) / ALIGN * ALIGN;
 	return at;
+}
+
+static uint64_t kept_bytes(const struct collect_sum *s)
+{
+	return (s->n * s->elem + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Makes room for the sums that are kept from this round to the next one. Those
+ * of the round before are sent in this one. */
+static void begin_staging(struct making *m, uint32_t round)
+{
+	const struct collect_sum *sums = m->c.sums.at;
+	uint64_t *now = &m->kept[round % 2];
+
+	if (m->round + 1 != round)
+		m->kept[(round + 1) % 2] = 0;
+	m->round = round;
+	*now = m->placed = 0;
+	for (size_t i = m->sum; i < m->c.sums.n && sums[i].round == round; i++)
+		if (sums[i].kept)
+			*now += kept_bytes(&sums[i]);
+	m->staged = m->kept[0];
+}
+
+static void end_staging(struct making *m)
+{
+	uint64_t bytes = m->staged + m->kept[1];
+
+	if (bytes > m->p->staging)
+		m->p->staging = bytes;
+}
+
+static struct redist_at keep_sum(struct making *m, const struct collect_sum *s)
+{
+	bool odd = s->round % 2;
+	uint64_t at = odd ? m->kept[1] - m->placed : m->placed;
+
+	m->placed += kept_bytes(s);
+	return (struct redist_at){
+		.place = odd ? REDIST_STAGED_END : REDIST_STAGED, .at = at};
 }
 
 /* Returns the next piece if it has that round and kind; otherwise NULL. */
@@ -99,8 +155,8 @@ static void add_message(struct making *m, uint32_t round,
 		m->at++;
 		n++;
 	}
-	if (n == 1 && first->is_run && (sends ? first->from : first->to)) {
-		msg->at = user_at(first, sends);
+	if (n == 1 && first->is_run && (sends || first->to)) {
+		msg->at = sends ? read_at(m, first) : tensor_at(first, false);
 		return;
 	}
 	offset = take_staging(m, msg->bytes);
@@ -109,7 +165,7 @@ static void add_message(struct making *m, uint32_t round,
 		p = m->order[i];
 		p->staged += offset;
 		if (sends)
-			add_copy(m, user_at(p, true), staged_at(p->staged),
+			add_copy(m, read_at(m, p), staged_at(p->staged),
 				 p->elem, p->shape);
 	}
 }
@@ -151,7 +207,7 @@ static void unpack(struct making *m, size_t first, size_t end,
 		left -= p->bytes;
 		if (p->to == REDIST_TARGET &&
 		    m->p->messages[k - 1].at.place == REDIST_STAGED)
-			add_copy(m, staged_at(p->staged), user_at(p, false),
+			add_copy(m, staged_at(p->staged), tensor_at(p, false),
 				 p->elem, p->shape);
 	}
 }
@@ -161,7 +217,7 @@ static void add_locals(struct making *m, uint32_t round)
 	struct collect_piece *p;
 
 	for (; (p = peek(m, round, COLLECT_LOCAL)); m->at++) {
-		struct redist_at to = user_at(p, false);
+		struct redist_at to = tensor_at(p, false);
 
 		if (p->to == REDIST_STAGED) {
 			/* This is a term of a sum. The sum reads it in place if
@@ -171,7 +227,7 @@ static void add_locals(struct making *m, uint32_t round)
 			p->staged = take_staging(m, p->bytes);
 			to = staged_at(p->staged);
 		}
-		add_copy(m, user_at(p, true), to, p->elem, p->shape);
+		add_copy(m, tensor_at(p, true), to, p->elem, p->shape);
 	}
 }
 
@@ -190,7 +246,9 @@ static uint32_t add_sums(struct making *m, uint32_t round)
 					  .first = m->nterms,
 					  .terms = s->terms,
 					  .n = s->n};
-		if (s->is_run)
+		if (s->kept)
+			to->to = keep_sum(m, s);
+		else if (s->is_run)
 			to->to = (struct redist_at){REDIST_TARGET, s->tensor,
 						    s->to_at};
 		else
@@ -203,7 +261,7 @@ static uint32_t add_sums(struct making *m, uint32_t round)
 					!redist_weighted(m->p, p->tensor);
 
 			m->p->terms[m->nterms++] =
-				in_place ? user_at(p, true)
+				in_place ? tensor_at(p, true)
 					 : staged_at(p->staged);
 		}
 		n++;
@@ -228,7 +286,7 @@ static void spread(struct making *m, struct redist_round *r)
 				 of->elem, of->shape);
 	}
 	for (; (p = peek(m, r->number, COLLECT_SPREAD)); m->at++)
-		add_copy(m, user_at(p, true), user_at(p, false), p->elem,
+		add_copy(m, tensor_at(p, true), tensor_at(p, false), p->elem,
 			 p->shape);
 	r->spread.n = m->ncopies - r->spread.first;
 }
@@ -237,7 +295,7 @@ static void add_round(struct making *m, struct redist_round *r)
 {
 	size_t first;
 
-	m->staged = 0;
+	begin_staging(m, r->number);
 	r->pack.first = m->ncopies;
 	add_messages(m, r->number, COLLECT_SEND, &r->sends);
 	r->pack.n = m->ncopies - r->pack.first;
@@ -250,8 +308,27 @@ static void add_round(struct making *m, struct redist_round *r)
 	r->sums.first = m->nsums;
 	r->sums.n = add_sums(m, r->number);
 	spread(m, r);
-	if (m->staged > m->p->staging)
-		m->p->staging = m->staged;
+	end_staging(m);
+}
+
+static void settle(struct redist_at *at, uint64_t staging)
+{
+	if (at->place == REDIST_STAGED_END)
+		*at = staged_at(staging - at->at);
+}
+
+/* Counts places from the beginning of staging memory, whose end is known now.
+ */
+static void settle_all(struct making *m)
+{
+	uint64_t staging = m->p->staging;
+
+	for (uint32_t i = 0; i < m->nmessages; i++)
+		settle(&m->p->messages[i].at, staging);
+	for (uint32_t i = 0; i < m->ncopies; i++)
+		settle(&m->p->copies[i].from, staging);
+	for (uint32_t i = 0; i < m->nsums; i++)
+		settle(&m->p->sums[i].to, staging);
 }
 
 /* ---- memory ---- */
@@ -316,8 +393,9 @@ static void mark_tensors(struct redist_plan *p, const struct collect *c)
 			p->writes[piece->tensor / 8] |= bit;
 	}
 	for (size_t i = 0; i < c->sums.n; i++)
-		p->writes[sum[i].tensor / 8] |=
-			(uint8_t)(1 << sum[i].tensor % 8);
+		if (!sum[i].kept)
+			p->writes[sum[i].tensor / 8] |=
+				(uint8_t)(1 << sum[i].tensor % 8);
 }
 
 /* Returns the number of rounds in which the rank has something to do. */
@@ -355,6 +433,7 @@ static dicomm_result_t make_rounds(struct making *m)
 		p->rounds[i].number = m->order[m->at]->round;
 		add_round(m, &p->rounds[i]);
 	}
+	settle_all(m);
 	p->axes = m->c.axes.at;
 	p->bytes += m->c.axes.room * sizeof(*p->axes);
 	m->c.axes.at = NULL;
@@ -390,7 +469,7 @@ dicomm_result_t redist_plan_make(const struct redist_request *r,
 			    "redistribute: staging_bytes %zu: below %d",
 			    (size_t)m.c.staging, REDIST_LEAST_STAGING);
 	for (size_t i = 0; i < r->n; i++)
-		TRY(boxes_check(r->tensors, i, r->ranks));
+		TRY(check_tensor(r->tensors, i, r->ranks));
 	m.p = calloc(1, sizeof(*m.p));
 	if (!m.p)
 		return no_memory();

@@ -40,7 +40,7 @@ struct overlay_cell {
 	uint32_t sources, targets;
 };
 
-/* Makes the overlay of a tensor that boxes_check() has accepted. Returns
+/* Makes the overlay of a tensor that check_tensor() has accepted. Returns
  * DICOMM_ERR_NO_MEMORY if there is no memory. */
 dicomm_result_t overlay_make(struct overlay *o, const dicomm_tensor_t *tensor);
 void overlay_free(struct overlay *o);

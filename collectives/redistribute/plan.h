@@ -22,7 +22,13 @@
 #define REDIST_STAGING (UINT64_C(64) << 20)
 #define REDIST_LEAST_STAGING 4096
 
-enum redist_place { REDIST_STAGED, REDIST_SOURCE, REDIST_TARGET };
+enum redist_place {
+	REDIST_STAGED,
+	REDIST_SOURCE,
+	REDIST_TARGET,
+	/* Bytes before the end of staging memory; only while a plan is made. */
+	REDIST_STAGED_END
+};
 
 /* A place: `at` is in bytes in the staging memory, or in elements from the
  * pointer of a tensor. */

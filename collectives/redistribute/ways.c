@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/redistribute/owners.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 
@@ -14,6 +15,8 @@
  * they save, and all shares are passed on to all. */
 #define SHARE_BYTES 4096
 #define SHARES 64
+/* Parts of a cell, each of which has all shares. */
+#define PARTS 65536
 /* Number of overlays that are kept: tensors that follow each other often have
  * one layout, such as those of the layers of a model. */
 #define OVERLAYS 16
@@ -38,11 +41,33 @@ struct walk {
 	struct overlay_holder *wanters, *more, *from, *others;
 	uint32_t nwanters, nmore;
 	size_t room, terms_room;
+	struct owners sums;
+	/* The ranks that own the cell, or shares of it, in the current way. */
+	const struct overlay_holder *owners;
+	uint32_t nowners;
+	bool all_make;
 };
 
 static int node_of(const struct walk *w, int rank)
 {
 	return w->in->links ? (int)w->in->links->node_of[rank] : 0;
+}
+
+/* Returns the holder of that rank, or NULL. */
+static const struct overlay_holder *
+holder_of(const struct overlay *o, const struct overlay_class *c, int rank)
+{
+	const struct overlay_holder *h = &o->holders[c->first];
+	uint32_t n = c->n;
+
+	while (n > 1) {
+		uint32_t half = n / 2;
+
+		if (h[half].rank <= rank)
+			h += half;
+		n -= half;
+	}
+	return h->rank == rank ? h : NULL;
 }
 
 /* Returns the best copy of a term for a rank: its own, or one on its node, or
@@ -51,7 +76,15 @@ static struct overlay_holder pick(struct walk *w, const struct overlay *o,
 				  const uint32_t *classes, uint32_t n, int to)
 {
 	struct overlay_holder best = {.rank = -1};
-	int best_far = 2;
+	bool best_far = true;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct overlay_holder *own =
+			holder_of(o, &o->classes[classes[i]], to);
+
+		if (own)
+			return *own;
+	}
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct overlay_class *c = &o->classes[classes[i]];
@@ -63,11 +96,9 @@ static struct overlay_holder pick(struct walk *w, const struct overlay *o,
 			uint32_t at = (first + k) % c->n;
 			const struct overlay_holder *h =
 				&o->holders[c->first + at];
-			int far = h->rank == to ? -1
-						: node_of(w, h->rank) !=
-							  node_of(w, to);
+			bool far = node_of(w, h->rank) != node_of(w, to);
 
-			if (far < best_far ||
+			if (best.rank < 0 || far < best_far ||
 			    (far == best_far &&
 			     w->load[h->rank] < w->load[best.rank])) {
 				best = *h;
@@ -122,22 +153,29 @@ static dicomm_result_t deliver(struct walk *w, const struct overlay *o,
 	return w->fns->deliver(w->ctx, d);
 }
 
-/* Delivers the whole cell to one of the ranks that want it, which passes it
- * on. */
+/* Delivers a part of the cell to one of the owners, which passes it on to the
+ * other ranks that want it. */
 static dicomm_result_t deliver_to_one(struct walk *w, const struct overlay *o,
 				      const struct overlay_cell *cell,
 				      struct ways_delivery *d, uint32_t owner)
 {
-	d->owner = w->wanters[owner];
-	d->nothers = w->nwanters - 1;
+	d->owner = w->owners[owner];
+	d->nothers = 0;
 	d->others = w->others;
-	memcpy(w->others, w->wanters, owner * sizeof(*w->others));
-	memcpy(w->others + owner, w->wanters + owner + 1,
-	       d->nothers * sizeof(*w->others) - owner * sizeof(*w->others));
+	for (uint32_t i = 0; i < w->nwanters; i++)
+		if (w->wanters[i].rank != d->owner.rank)
+			w->others[d->nothers++] = w->wanters[i];
 	w->load[d->owner.rank] +=
 		boxes_elements(d->lo, d->hi, o->tensor->axes) *
 		type_bytes(o->tensor->type) * d->nothers;
-	return deliver(w, o, cell, d);
+	TRY(deliver(w, o, cell, d));
+	d->nothers = 0;
+	for (uint32_t i = 0; i < w->nowners && w->all_make; i++) {
+		d->owner = w->owners[i];
+		if (i != owner)
+			TRY(deliver(w, o, cell, d));
+	}
+	return DICOMM_SUCCESS;
 }
 
 /* Returns the share of a rank in what several ranks want, in proportion to the
@@ -175,9 +213,8 @@ static uint32_t least_loaded(const struct walk *w)
 {
 	uint32_t best = 0;
 
-	for (uint32_t i = 1; i < w->nwanters; i++)
-		if (w->load[w->wanters[i].rank] <
-		    w->load[w->wanters[best].rank])
+	for (uint32_t i = 1; i < w->nowners; i++)
+		if (w->load[w->owners[i].rank] < w->load[w->owners[best].rank])
 			best = i;
 	return best;
 }
@@ -193,10 +230,10 @@ static dicomm_result_t scatter_part(struct walk *w, const struct overlay *o,
 	uint64_t all = 0, sum = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		all += share(w, w->wanters[(i + w->cells) % w->nwanters].rank);
+		all += share(w, w->owners[(i + w->cells) % w->nowners].rank);
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t me = (uint32_t)((i + w->cells) % w->nwanters);
-		uint64_t next = sum + share(w, w->wanters[me].rank);
+		uint32_t me = (uint32_t)((i + w->cells) % w->nowners);
+		uint64_t next = sum + share(w, w->owners[me].rank);
 
 		d->lo[axis] = lo + (int64_t)((unsigned __int128)(hi - lo) *
 					     sum / all);
@@ -220,6 +257,8 @@ static int64_t parts(const struct walk *w, uint64_t bytes, int terms,
 	int64_t k =
 		most && most < bytes ? (int64_t)(1 + (bytes - 1) / most) : 1;
 
+	if (k > PARTS)
+		k = PARTS;
 	return k <= len / n ? k : len < n ? 1 : len / n;
 }
 
@@ -229,7 +268,7 @@ static dicomm_result_t scatter(struct walk *w, const struct overlay *o,
 {
 	uint64_t bytes = boxes_elements(cell->lo, cell->hi, o->tensor->axes) *
 			 type_bytes(o->tensor->type);
-	uint32_t n = w->nwanters;
+	uint32_t n = w->nowners;
 	int64_t lo, len, k;
 	int axis;
 
@@ -301,17 +340,40 @@ static dicomm_result_t find_wanters(struct walk *w, const struct overlay *o,
 	return DICOMM_SUCCESS;
 }
 
+/* Returns true if it matters for time which links carry the bytes of a sum, not
+ * only how many bytes there are. */
+static bool links_are_unlike(const struct links *l)
+{
+	return links_matter(l) && (l->classes > 1 || l->islands > 1);
+}
+
+/* Sets the owners of the cell. A sum is made once for each element, or by ranks
+ * that need nothing of others. This saves bytes, and it is necessary: in place,
+ * the sum would overwrite terms that other ranks have yet to receive. */
+static void set_owners(struct walk *w, const struct ways_delivery *d)
+{
+	bool shared = w->way == DICOMM_WAY_SCATTER && !w->sums.all_make &&
+		      links_are_unlike(w->in->links);
+
+	w->all_make = d->adds && w->sums.all_make;
+	if (d->adds && !shared) {
+		w->owners = w->sums.list;
+		w->nowners = w->sums.n;
+	} else {
+		w->owners = w->wanters;
+		w->nowners = w->nwanters;
+	}
+}
+
 static dicomm_result_t take_way(struct walk *w, const struct overlay *o,
 				const struct overlay_cell *cell,
 				struct ways_delivery *d)
 {
-	if (w->nwanters > 1 && w->way == DICOMM_WAY_SCATTER)
+	set_owners(w, d);
+	if (w->nowners > 1 && w->nwanters && w->way == DICOMM_WAY_SCATTER)
 		return scatter(w, o, cell, d);
 	if (w->way == DICOMM_WAY_LEADER)
 		return deliver_to_one(w, o, cell, d, 0);
-	/* A sum is made once per cell, by the rank with the least load. This
-	 * saves bytes, and it is necessary: in place, the sum would overwrite
-	 * terms that other ranks have yet to receive. */
 	if (d->adds)
 		return deliver_to_one(w, o, cell, d, least_loaded(w));
 	for (uint32_t i = 0; i < w->nwanters; i++) {
@@ -340,7 +402,11 @@ static dicomm_result_t take_cell(void *ctx, const struct overlay *o,
 	memcpy(d.hi, cell->hi, sizeof(d.hi));
 	d.adds = d.terms > 1 || (t->weights && t->weights[0] != 1);
 	TRY(find_wanters(w, o, cell, &d));
-	for (unsigned way = 1; way < WAYS && w->nwanters; way++) {
+	if (!w->nwanters)
+		return DICOMM_SUCCESS;
+	if (d.adds)
+		owners_find(&w->sums, o, cell, w->wanters, &w->nwanters);
+	for (unsigned way = 1; way < WAYS; way++) {
 		struct ways_delivery of = d;
 
 		if (!(w->ways >> way & 1))
@@ -363,6 +429,7 @@ static void free_walk(struct walk *w)
 	free(w->more);
 	free(w->from);
 	free(w->others);
+	owners_free(&w->sums);
 }
 
 static bool grow(struct overlay_holder **at, size_t n)
@@ -440,6 +507,8 @@ dicomm_result_t ways_walk(const struct ways_input *in, unsigned ways,
 	if (!good || !w.wants || !w.has || !w.has_box)
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "redistribute: no memory for %zu ranks", ranks);
+	if (status == DICOMM_SUCCESS)
+		status = owners_make(&w.sums, in->ranks);
 	for (size_t i = 0; i < in->n && status == DICOMM_SUCCESS; i++) {
 		w.tensor = i;
 		status = make_room(&w, &in->tensors[i]);

@@ -4,9 +4,10 @@
  *
  * In each way, one rank reads the piece for each term and sends it to an owner.
  * The owner adds up the terms and passes the result on to other ranks that want
- * it. Ways differ in who owns what: every rank what it wants (direct), each
- * rank a share (scatter), or one rank everything (leader). All of this follows
- * from the description and the links, so all ranks find the same.
+ * it. The owner of a sum need not want the result itself. Ways differ in who
+ * owns what: every rank what it wants (direct), each rank a share (scatter), or
+ * one rank everything (leader). All of this follows from the description and
+ * the links, so all ranks find the same.
  */
 #ifndef DICOMM_COLLECTIVES_REDISTRIBUTE_WAYS_H
 #define DICOMM_COLLECTIVES_REDISTRIBUTE_WAYS_H
@@ -17,7 +18,7 @@
 #define WAYS 4 /* for arrays that are indexed by dicomm_way_t */
 
 struct ways_input {
-	const dicomm_tensor_t *tensors; /* boxes_check() has accepted them */
+	const dicomm_tensor_t *tensors; /* check_tensor() has accepted them */
 	size_t n;
 	int ranks;
 	const struct links *links; /* NULL: all ranks are on one node */
@@ -33,8 +34,8 @@ struct ways_delivery {
 	/* [terms]: where each term is read. */
 	const struct overlay_holder *from;
 	int terms;
-	bool adds; /* there are several terms, or a weight */
-	struct overlay_holder owner;
+	bool adds;                   /* there are several terms, or a weight */
+	struct overlay_holder owner; /* box: OWNERS_NO_BOX of a sum only */
 	const struct overlay_holder *others;
 	uint32_t nothers;
 	/* Further boxes of a rank with the same elements. When the piece has

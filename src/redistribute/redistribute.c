@@ -3,15 +3,17 @@
  */
 #include "src/redistribute/redistribute.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/handle.h"
-#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/device/device.h"
+#include "src/redistribute/describe.h"
 #include "src/stream/submit.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
@@ -38,79 +40,109 @@ static void setup(void)
 	pthread_atfork(NULL, NULL, forked);
 }
 
-static uint64_t hash_boxes(uint64_t h, const dicomm_box_t *boxes, size_t n)
-{
-	h = hash_bytes(h, &n, sizeof(n));
-	for (size_t i = 0; i < n; i++)
-		h = hash_bytes(h, &boxes[i], sizeof(boxes[i]));
-	return h;
-}
-
-/* Of all that the ranks have to agree on; the struct of a box has no gaps. */
-static uint64_t hash(const dicomm_tensor_t *tensors, size_t n,
-		     const dicomm_redistribute_config_t *config,
-		     const struct redist_plan *plan)
-{
-	uint64_t h = HASH_START;
-	int way = (int)plan->way;
-
-	h = hash_bytes(h, &n, sizeof(n));
-	h = hash_bytes(h, &config->staging_bytes,
-		       sizeof(config->staging_bytes));
-	h = hash_bytes(h, &way, sizeof(way));
-	for (size_t i = 0; i < n; i++) {
-		const dicomm_tensor_t *t = &tensors[i];
-		int what[3] = {(int)t->type, t->axes, t->terms};
-
-		h = hash_bytes(h, what, sizeof(what));
-		h = hash_bytes(h, t->shape,
-			       (size_t)t->axes * sizeof(*t->shape));
-		h = hash_boxes(h, t->source, t->sources);
-		h = hash_boxes(h, t->target, t->targets);
-		if (t->weights)
-			h = hash_bytes(h, t->weights,
-				       (size_t)(t->terms ? t->terms : 1) *
-					       sizeof(*t->weights));
-	}
-	return h;
-}
-
+/* What a rank tells the others */
 struct opinion {
-	uint64_t hash;
+	uint64_t hash, length; /* of its description */
 	int64_t status;
+	int64_t way; /* that its plan takes */
 };
 
-/* All ranks go on, or none does. */
-static dicomm_result_t agree(struct dicomm_comm *comm, dicomm_result_t status,
-			     uint64_t h)
+/* Finds the first number in which the descriptions of ranks 0 and `other`
+ * differ, by halves; all ranks know which of the two halves it is in. */
+static dicomm_result_t find_number(struct dicomm_comm *comm,
+				   const struct description *d,
+				   struct opinion *all, int other, uint64_t *at)
 {
-	struct opinion mine = {h, (int64_t)status};
+	uint64_t first = 0, end = all[0].length;
+
+	if (all[other].length < end)
+		end = all[other].length;
+	while (first < end) {
+		uint64_t middle = first + (end - first) / 2;
+		struct opinion mine = {.length = 0};
+
+		describe(d, first, middle + 1, &mine.hash);
+		TRY(gather_bytes(comm, &mine, all, sizeof(mine)));
+		if (all[0].hash == all[other].hash)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	*at = first;
+	return DICOMM_SUCCESS;
+}
+
+/* Tells all ranks in what ranks 0 and `other` differ. Every rank takes part. */
+static dicomm_result_t tell_difference(struct dicomm_comm *comm,
+				       const struct description *d,
+				       struct opinion *all, int other)
+{
+	struct opinion mine = {.status = DICOMM_SUCCESS};
+	char field[300], value[2][40];
+	uint64_t at;
+	bool weight;
+
+	TRY(find_number(comm, d, all, other, &at));
+	weight = describe_field(d, at, &mine.hash, field, sizeof(field));
+	TRY(gather_bytes(comm, &mine, all, sizeof(mine)));
+	for (int i = 0; i < 2; i++) {
+		uint64_t bits = all[i ? other : 0].hash;
+		double w;
+
+		memcpy(&w, &bits, sizeof(w));
+		if (weight)
+			snprintf(value[i], sizeof(value[i]), "%.17g", w);
+		else
+			snprintf(value[i], sizeof(value[i]), "%" PRId64,
+				 (int64_t)bits);
+	}
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "redistribute: ranks 0 and %d were given different "
+		    "descriptions: %s is %s on rank 0, %s on rank %d",
+		    other, field, value[0], value[1], other);
+}
+
+/* All ranks go on, or none does. Ranks that were given different descriptions
+ * are told so even if one of them is not valid. */
+static dicomm_result_t agree(struct dicomm_comm *comm, dicomm_result_t status,
+			     const struct description *d, dicomm_way_t way)
+{
+	struct opinion mine = {.status = (int64_t)status, .way = (int64_t)way};
 	struct opinion *all = calloc((size_t)comm->ranks, sizeof(*all));
 	dicomm_result_t result;
+	int failed = -1, other = -1, astray = -1;
 
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "redistribute: no memory for %d ranks",
 			    comm->ranks);
+	mine.length = describe(d, 0, UINT64_MAX, &mine.hash);
 	result = gather_bytes(comm, &mine, all, sizeof(mine));
-	for (int r = 0; r < comm->ranks && result == DICOMM_SUCCESS &&
-			status == DICOMM_SUCCESS;
-	     r++) {
+	for (int r = comm->ranks - 1; r >= 0; r--) {
 		if (all[r].status != DICOMM_SUCCESS)
-			result =
-				FAIL((dicomm_result_t)all[r].status,
-				     "redistribute: rank %d has no plan: %s", r,
-				     dicomm_get_error_string(
-					     (dicomm_result_t)all[r].status));
-		else if (all[r].hash != h)
-			result =
-				FAIL(DICOMM_ERR_INVALID_USAGE,
-				     "redistribute: ranks %d and %d were given "
-				     "different descriptions",
-				     comm->rank, r);
+			failed = r;
+		if (all[r].hash != all[0].hash ||
+		    all[r].length != all[0].length)
+			other = r;
+		if (all[r].way != all[0].way)
+			astray = r;
 	}
+	if (result == DICOMM_SUCCESS && other >= 0)
+		result = tell_difference(comm, d, all, other);
+	else if (result == DICOMM_SUCCESS && status != DICOMM_SUCCESS)
+		result = status;
+	else if (result == DICOMM_SUCCESS && failed >= 0)
+		result = FAIL((dicomm_result_t)all[failed].status,
+			      "redistribute: rank %d has no plan: %s", failed,
+			      dicomm_get_error_string(
+				      (dicomm_result_t)all[failed].status));
+	else if (result == DICOMM_SUCCESS && astray >= 0)
+		result = FAIL(DICOMM_ERR_INTERNAL,
+			      "redistribute: rank 0 takes way %d, rank %d way "
+			      "%d",
+			      (int)all[0].way, astray, (int)all[astray].way);
 	free(all);
-	return status != DICOMM_SUCCESS ? status : result;
+	return result;
 }
 
 /* All ranks use what rank 0 measures, so that they choose alike. */
@@ -188,24 +220,36 @@ static dicomm_result_t check_config(const dicomm_redistribute_config_t *config)
 	if ((unsigned)config->way >= WAYS)
 		return BAD("redistribute_plan: way %d: no such way",
 			   (int)config->way);
+	if (config->allow_unwanted != 0 && config->allow_unwanted != 1)
+		return BAD("redistribute_plan: config: allow_unwanted %d: not "
+			   "0 or 1",
+			   config->allow_unwanted);
+	if (config->local != 0 && config->local != 1)
+		return BAD("redistribute_plan: config: local %d: not 0 or 1",
+			   config->local);
 	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t check_plan_call(dicomm_redistribute_t *plan,
-				       const dicomm_tensor_t *tensors, size_t n,
 				       dicomm_comm_t comm)
 {
 	if (!plan)
 		return BAD("redistribute_plan: plan is NULL");
 	*plan = NULL;
 	TRY(comm_check(comm, "redistribute_plan"));
+	if (group_open())
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "redistribute_plan: not in a group");
+	return DICOMM_SUCCESS;
+}
+
+/* What this finds, all ranks are told. */
+static dicomm_result_t check_tensors(const dicomm_tensor_t *tensors, size_t n)
+{
 	if (!tensors && n)
 		return BAD("redistribute_plan: tensors is NULL, n is %zu", n);
 	if (n > INT32_MAX)
 		return BAD("redistribute_plan: n %zu: too many", n);
-	if (group_open())
-		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "redistribute_plan: not in a group");
 	return DICOMM_SUCCESS;
 }
 
@@ -215,13 +259,17 @@ dicomm_result_t dicomm_redistribute_plan(
 {
 	static const dicomm_redistribute_config_t none =
 		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
+	struct description d = {.tensors = n > INT32_MAX ? NULL : tensors,
+				.n = n};
 	struct dicomm_redistribute *r;
 	dicomm_result_t status;
 	bool alone;
 
-	TRY(check_plan_call(plan, tensors, n, comm));
-	config = config ? config : &none;
+	TRY(check_plan_call(plan, comm));
+	d.config = config = config ? config : &none;
 	status = check_config(config);
+	if (status == DICOMM_SUCCESS)
+		status = check_tensors(tensors, n);
 	alone = config->size == sizeof(*config) && config->local;
 	if (!alone)
 		TRY(share_memory_rates(comm));
@@ -235,10 +283,8 @@ dicomm_result_t dicomm_redistribute_plan(
 	if (status == DICOMM_SUCCESS)
 		status = make(r, tensors, n, config);
 	if (!alone)
-		status = agree(comm, status,
-			       status == DICOMM_SUCCESS
-				       ? hash(tensors, n, config, r->plan)
-				       : 0);
+		status = agree(comm, status, &d,
+			       r->plan ? r->plan->way : DICOMM_WAY_AUTO);
 	if (status != DICOMM_SUCCESS) {
 		destroy(r);
 		return status;
@@ -257,6 +303,8 @@ struct gathering {
 	struct dicomm_comm *comm;
 	const dicomm_tensor_t *tensors;
 	size_t n;
+	const dicomm_redistribute_config_t *config;
+	struct description number; /* of tensors, to agree on */
 	uint64_t *counts;  /* [rank][2 * tensors]: boxes of sources, targets */
 	dicomm_box_t *own; /* all of this rank, tensor by tensor */
 	dicomm_box_t *all; /* all of rank 0, then all of rank 1 ... */
@@ -267,6 +315,11 @@ struct gathering {
 
 static dicomm_result_t check_own(const struct gathering *g)
 {
+	TRY(check_config(g->config));
+	if (g->config->local)
+		return BAD("redistribute_plan_own: config: local is 1, but the "
+			   "ranks have to tell each other");
+	TRY(check_tensors(g->tensors, g->n));
 	for (size_t i = 0; i < g->n; i++) {
 		const dicomm_tensor_t *t = &g->tensors[i];
 
@@ -366,18 +419,20 @@ static dicomm_result_t sort_boxes(struct gathering *g, size_t total)
 
 static dicomm_result_t gather_boxes(struct gathering *g)
 {
-	size_t ranks = (size_t)g->comm->ranks, row = 2 * g->n, total = 0;
+	/* No more than the check allows */
+	size_t row = g->n > INT32_MAX ? 0 : 2 * g->n, total = 0;
+	size_t ranks = (size_t)g->comm->ranks;
 	uint64_t *counts = calloc(row + 1, sizeof(*counts));
 	dicomm_result_t status = check_own(g);
 
 	g->counts = calloc(ranks * row + 1, sizeof(*g->counts));
 	g->bytes = calloc(ranks, sizeof(*g->bytes));
-	if (status == DICOMM_SUCCESS && counts)
-		status = collect_own(g, counts);
 	if (!counts || !g->counts || !g->bytes)
 		status = out_of_memory();
+	if (status == DICOMM_SUCCESS)
+		status = collect_own(g, counts);
 	/* Ranks that cannot take part say so, before the others wait. */
-	status = agree(g->comm, status, row);
+	status = agree(g->comm, status, &g->number, DICOMM_WAY_AUTO);
 	if (status == DICOMM_SUCCESS)
 		status = gather_bytes(g->comm, counts, g->counts,
 				      row * sizeof(*counts));
@@ -389,7 +444,8 @@ static dicomm_result_t gather_boxes(struct gathering *g)
 			total += g->counts[r * row + i];
 		}
 	g->all = malloc((total + 1) * sizeof(*g->all));
-	status = agree(g->comm, g->all ? DICOMM_SUCCESS : out_of_memory(), row);
+	status = agree(g->comm, g->all ? DICOMM_SUCCESS : out_of_memory(),
+		       &g->number, DICOMM_WAY_AUTO);
 	TRY(status);
 	TRY(gather_blocks(g->comm, g->own, g->all, g->bytes));
 	return sort_boxes(g, total);
@@ -399,13 +455,16 @@ dicomm_result_t dicomm_redistribute_plan_own(
 	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
 	const dicomm_redistribute_config_t *config, dicomm_comm_t comm)
 {
-	struct gathering g = {.comm = comm, .tensors = tensors, .n = n};
+	static const dicomm_redistribute_config_t none =
+		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
+	struct gathering g = {.comm = comm,
+			      .tensors = tensors,
+			      .n = n,
+			      .config = config ? config : &none};
 	dicomm_result_t status;
 
-	TRY(check_plan_call(plan, tensors, n, comm));
-	if (config && config->local)
-		return BAD("redistribute_plan_own: config: local is 1, but the "
-			   "ranks have to tell each other");
+	TRY(check_plan_call(plan, comm));
+	g.number = (struct description){.n = n, .config = g.config};
 	status = gather_boxes(&g);
 	if (status == DICOMM_SUCCESS)
 		status = dicomm_redistribute_plan(plan, g.whole, n, config,

@@ -553,6 +553,12 @@ static void refuse_layouts(struct job_rank *me)
 	REFUSED("way 4", s.config.way = (dicomm_way_t)4);
 	REFUSED("staging_bytes 100: below", s.config.staging_bytes = 100);
 	REFUSED("config: size 1", s.config.size = 1);
+	REFUSED("config: allow_unwanted -1: not 0 or 1",
+		s.config.allow_unwanted = -1);
+	REFUSED("config: local 7: not 0 or 1", s.config.local = 7);
+	REFUSED("target boxes 0 and 1 of rank 1: offsets 0 and 3, strides [1] "
+		"and [1] put several elements in one place",
+		(s.target[1].rank = 1, s.target[1].offset = 3));
 #undef REFUSED
 }
 
@@ -582,16 +588,6 @@ static void refuse_calls(struct job_rank *me)
 	JOB_REFUSED(dicomm_redistribute_plan(&plan, &s.t, 1, NULL, me->comm),
 		    DICOMM_ERR_INVALID_USAGE, "not in a group");
 	JOB_TRY(dicomm_group_end());
-	/* Ranks that were told unlike things */
-	s.source[0].offset = me->rank;
-	JOB_REFUSED(dicomm_redistribute_plan(&plan, &s.t, 1, NULL, me->comm),
-		    DICOMM_ERR_INVALID_USAGE, "different descriptions");
-	make_swap(&s);
-	if (me->rank)
-		s.source[0].hi[0] = 3;
-	JOB_REFUSED(dicomm_redistribute_plan(&plan, &s.t, 1, NULL, me->comm),
-		    DICOMM_ERR_INVALID_ARGUMENT,
-		    me->rank ? "no rank has" : "rank 1 has no plan");
 	make_swap(&s);
 	JOB_REFUSED(
 		dicomm_redistribute_plan_own(&plan, &s.t, 1, NULL, me->comm),
@@ -631,6 +627,79 @@ static void refuse_calls(struct job_rank *me)
 	JOB_REFUSED(dicomm_redistribute_run(plan, &source, &target, NULL),
 		    DICOMM_ERR_INVALID_ARGUMENT, "redistribute_run: plan");
 }
+
+/* Rank 2 is told something else than ranks 0 and 1, which may be invalid. */
+static void differ(struct job_rank *me)
+{
+	static const double weights[] = {0.25, 0.75}, others[] = {0.25, 0.5};
+	dicomm_redistribute_t plan;
+	struct swap s;
+
+#define DIFFER(call, n, words, change)                                 \
+	do {                                                           \
+		make_swap(&s);                                         \
+		if (me->rank == 2)                                     \
+			change;                                        \
+		job_doing("to differ: %s", words);                     \
+		JOB_REFUSED(call(&plan, &s.t, n, &s.config, me->comm), \
+			    DICOMM_ERR_INVALID_USAGE,                  \
+			    "ranks 0 and 2 were given different "      \
+			    "descriptions: " words " on rank 2");      \
+		JOB_CHECK(!plan, "a plan that was refused");           \
+	} while (0)
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "tensor 0 (w): source box 0: offset is 0 on rank 0, 1",
+	       s.source[0].offset = 1);
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "tensor 0 (w): source box 0: hi of axis 0 is 4 on rank 0, 3",
+	       s.source[0].hi[0] = 3);
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "tensor 0 (w): target box 1: rank is 0 on rank 0, -5",
+	       s.target[1].rank = -5);
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "tensor 0 (w): target box 0: stride of axis 0 is 0 on rank 0, 2",
+	       s.target[0].stride[0] = 2);
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "tensor 0 (w): axes is 1 on rank 0, 9", s.t.axes = 9);
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "tensor 0 (w): sources is 2 on rank 0, 1", s.t.sources = 1);
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "tensor 0 (w): source that is not NULL is 1 on rank 0, 0",
+	       s.t.source = NULL);
+	DIFFER(dicomm_redistribute_plan, 1,
+	       "staging_bytes of config is 0 on rank 0, 8192",
+	       s.config.staging_bytes = 8192);
+	DIFFER(dicomm_redistribute_plan, me->rank == 2 ? 0 : 1,
+	       "n is 1 on rank 0, 0", (void)0);
+	DIFFER(dicomm_redistribute_plan_own, me->rank == 2 ? 0 : 1,
+	       "n is 1 on rank 0, 0", (void)0);
+#undef DIFFER
+	make_swap(&s);
+	s.t.type = DICOMM_FLOAT32;
+	s.t.terms = 2;
+	s.t.weights = me->rank == 2 ? others : weights;
+	JOB_REFUSED(dicomm_redistribute_plan(&plan, &s.t, 1, NULL, me->comm),
+		    DICOMM_ERR_INVALID_USAGE,
+		    "tensor 0 (w): weight 1 is 0.75 on rank 0, 0.5 on rank 2");
+	make_swap(&s);
+	s.t.sources = s.t.targets = 0;
+	s.t.shape[0] = me->rank == 2 ? 7 : 8;
+	JOB_REFUSED(
+		dicomm_redistribute_plan_own(&plan, &s.t, 1, NULL, me->comm),
+		DICOMM_ERR_INVALID_USAGE,
+		"tensor 0 (w): shape of axis 0 is 8 on rank 0, 7 on rank 2");
+	make_swap(&s);
+	JOB_REFUSED(dicomm_redistribute_plan(&plan, me->rank == 2 ? NULL : &s.t,
+					     1, NULL, me->comm),
+		    DICOMM_ERR_INVALID_USAGE,
+		    "tensors that are not NULL is 1 on rank 0, 0 on rank 2");
+}
+
+START_TEST(ranks_that_disagree_are_told_in_what)
+{
+	job_run(&(struct job){.run = differ, .ranks = 3});
+}
+END_TEST
 
 START_TEST(calls_that_are_wrong_are_refused_by_name)
 {
@@ -686,6 +755,7 @@ int main(void)
 	tcase_add_loop_test(
 		t, gradients_of_unlike_degrees_are_the_mean_over_tokens, 0, 12);
 	tcase_add_test(t, layouts_that_do_not_fit_are_refused_by_name);
+	tcase_add_test(t, ranks_that_disagree_are_told_in_what);
 	tcase_add_test(t, calls_that_are_wrong_are_refused_by_name);
 	tcase_add_test(t, a_death_ends_a_run_by_name);
 	suite_add_tcase(s, t);

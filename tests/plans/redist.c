@@ -249,10 +249,11 @@ static void end(struct sim *s, int rank)
 	redist_plan_free(r->plan);
 }
 
-uint64_t redist_run(const struct redist_request *request, const char *what)
+struct redist_traffic redist_run(const struct redist_request *request,
+				 const char *what)
 {
 	struct sim s = {.request = request, .what = what};
-	uint64_t messages = 0;
+	struct redist_traffic sent = {0, 0};
 	uint32_t number = 0;
 
 	s.ranks = calloc((size_t)request->ranks, sizeof(*s.ranks));
@@ -261,9 +262,11 @@ uint64_t redist_run(const struct redist_request *request, const char *what)
 	while (lowest(&s, &number))
 		run_round(&s, number);
 	for (int i = 0; i < request->ranks; i++) {
-		messages += s.ranks[i].plan->messages_sent;
+		sent.messages += s.ranks[i].plan->messages_sent;
+		for (int to = 0; to < request->ranks; to++)
+			sent.bytes += s.ranks[i].plan->sent[to];
 		end(&s, i);
 	}
 	free(s.ranks);
-	return messages;
+	return sent;
 }

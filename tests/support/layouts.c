@@ -116,12 +116,16 @@ static int draw_mesh(struct drawing *d, bool sums)
 	int left = d->n, terms = 1;
 	bool used[DICOMM_AXES] = {false};
 
-	while (left > 1 || !mesh.dims) {
+	/* Some dims have one rank only. */
+	while (left > 1 || !mesh.dims ||
+	       (mesh.dims < DICOMM_AXES && !roll(d, 6))) {
 		int k = mesh.dims++, extent = left;
 		dicomm_placement_t *p = &mesh.placements[k];
 
-		while (k < 3 && extent % 2 == 0 && roll(d, 2))
+		while (k < DICOMM_AXES - 1 && extent % 2 == 0 && roll(d, 2))
 			extent /= 2;
+		if (k < DICOMM_AXES - 1 && !roll(d, 6))
+			extent = 1;
 		mesh.extent[k] = extent;
 		left /= extent;
 		p->kind = (dicomm_placement_kind_t)roll(d, 3);
@@ -144,6 +148,31 @@ static int draw_mesh(struct drawing *d, bool sums)
 		abort();
 	d->nboxes = (size_t)d->n;
 	return terms;
+}
+
+static bool coprime(int64_t a, int64_t b)
+{
+	return b ? coprime(b, a % b) : a == 1;
+}
+
+/* Strides of the last two axes such that neither spans the other one, and yet
+ * each element has a place of its own: for 6 x 8, 9 and 7. */
+static void interleave(const struct drawing *d, dicomm_box_t *b)
+{
+	int a = d->axes - 2;
+	int64_t rows = b->hi[a] - b->lo[a],
+		columns = b->hi[a + 1] - b->lo[a + 1];
+	int64_t p = columns + 1, q = rows + 1, stride;
+
+	while (!coprime(p, q))
+		p++;
+	b->stride[a] = p;
+	b->stride[a + 1] = q;
+	stride = p * rows + q * columns;
+	while (--a >= 0) {
+		b->stride[a] = stride;
+		stride *= b->hi[a] - b->lo[a];
+	}
 }
 
 /* Boxes of one rank one after the other, some with gaps, or their axes in
@@ -180,6 +209,13 @@ static void place_boxes(struct drawing *d)
 			memset(b->stride, 0, sizeof(b->stride));
 			end[b->rank] = b->offset + stride;
 		}
+		if (d->axes > 1 && !roll(d, 6)) {
+			interleave(d, b);
+			end[b->rank] = b->offset + 1;
+			for (int a = 0; a < d->axes; a++)
+				end[b->rank] +=
+					b->stride[a] * (b->hi[a] - b->lo[a]);
+		}
 	}
 }
 
@@ -212,7 +248,10 @@ static void draw_tensor(dicomm_tensor_t *t, unsigned *state, int ranks, int m,
 
 	*t = (dicomm_tensor_t)DICOMM_TENSOR_INITIALIZER;
 	t->type = element_types[roll(&d, (unsigned)element_ntypes)];
-	t->axes = d.axes = 1 + (int)roll(&d, 4);
+	t->axes = d.axes = (int)(roll(&d, 8) ? 1 + roll(&d, 4)
+					     : 5 + roll(&d, DICOMM_AXES - 4));
+	if (t->axes > 4 && most > 3)
+		most = 3;
 	for (int a = 0; a < d.axes; a++)
 		t->shape[a] = d.shape[a] =
 			(int64_t)(roll(&d, 30) ? 1 + roll(&d, most) : 0);
