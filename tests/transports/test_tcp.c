@@ -15,6 +15,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/net/sock.h"
+#include "tests/support/disturb.h"
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
 #include "transports/tcp/seal.h"
@@ -163,6 +164,122 @@ START_TEST(a_record_does_not_go_back)
 	ck_assert_int_lt(tcp_seal_receive(one, ends[0], &v, 1), 0);
 	ck_assert_int_eq(errno, EBADMSG);
 	close_ends();
+}
+END_TEST
+
+/* ---- a man in the middle, who does not know the secret ---- */
+
+#define STREAM_RECORDS 12
+#define STREAM_ROOM (256u << 10)
+#define LONGEST (16384 + 20) /* record */
+#define DISTURBANCES 1500
+
+static struct {
+	uint8_t plain[STREAM_ROOM], wire[STREAM_ROOM];
+	size_t plain_at[STREAM_RECORDS + 1], at[STREAM_RECORDS + 1];
+} stream;
+static unsigned seed;
+
+static size_t draw(size_t below)
+{
+	seed = seed * 1103515245u + 12345u;
+	return (seed >> 8) % below;
+}
+
+static void make_stream(void)
+{
+	open_ends();
+	ranks_fill(stream.plain, sizeof(stream.plain), 11);
+	for (int i = 0; i < STREAM_RECORDS; i++) {
+		size_t *at = stream.plain_at + i, *wire = stream.at + i;
+		struct iovec v = {stream.plain + *at,
+				  1 + draw(i % 4 ? 300 : 16384)};
+		ssize_t n = tcp_seal_send(one, ends[0], &v, 1);
+
+		ck_assert_int_eq(n, (ssize_t)v.iov_len);
+		at[1] = at[0] + v.iov_len;
+		n = recv(ends[1], stream.wire + *wire, STREAM_ROOM - *wire, 0);
+		ck_assert_int_gt(n, 0);
+		wire[1] = wire[0] + (size_t)n;
+	}
+	close_ends();
+}
+
+/* All that is handed out, whatever is asked for; *error is how it ends. */
+static size_t take_all(uint8_t *out, int *error)
+{
+	size_t got = 0;
+	ssize_t n = 0;
+
+	for (int calls = 0; calls < 100000; calls++) {
+		size_t room = draw(3) ? 1 + draw(400) : 20000;
+		struct iovec v[2] = {{out + got, room / 3},
+				     {out + got + room / 3, room - room / 3}};
+
+		if (got + room > STREAM_ROOM)
+			break;
+		n = tcp_seal_receive(other, ends[1], v, 2);
+		if (n < 0)
+			break;
+		/* Nothing wakes who waits for the end. */
+		ck_assert(n || !tcp_seal_holds(other));
+		got += (size_t)n;
+	}
+	*error = errno;
+	ck_assert_int_lt(n, 0);
+	return got;
+}
+
+/* Nor is a good record taken after that. */
+static void stays_over(int error)
+{
+	uint8_t room[64];
+	struct iovec v = {room, sizeof(room)};
+
+	for (int i = 0; i < 3; i++) {
+		errno = 0;
+		ck_assert_int_lt(tcp_seal_receive(other, ends[1], &v, 1), 0);
+		ck_assert_int_eq(errno, error);
+		ck_assert(tcp_seal_holds(other));
+	}
+}
+
+START_TEST(a_right_beginning_is_all_that_a_disturbed_stream_gives)
+{
+	static uint8_t wire[STREAM_ROOM], out[STREAM_ROOM];
+	uint8_t script[3 * DISTURB_STEP];
+	size_t len, right, got;
+	int error;
+
+	make_stream();
+	for (seed = 1; seed <= DISTURBANCES; seed++) {
+		unsigned keep = seed;
+
+		for (size_t i = 0; i < sizeof(script); i++)
+			script[i] = (uint8_t)draw(256);
+		len = disturb(stream.wire, stream.at, STREAM_RECORDS, script,
+			      DISTURB_STEP * (1 + draw(3)), wire, sizeof(wire));
+		right = disturb_right(stream.wire, stream.at, STREAM_RECORDS,
+				      wire, len);
+		open_ends();
+		/* Room for all of it, so that nobody has to wait. */
+		setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &(int){1 << 20},
+			   sizeof(int));
+		ck_assert_int_eq(send(ends[0], wire, len, 0), (ssize_t)len);
+		shutdown(ends[0], SHUT_WR);
+		got = take_all(out, &error);
+		ck_assert_msg(got == stream.plain_at[right] &&
+				      !memcmp(out, stream.plain, got),
+			      "%u: %zu bytes, not %zu", keep, got,
+			      stream.plain_at[right]);
+		/* What goes on behind the right records is told from an end. */
+		if (len >= stream.at[right] + LONGEST)
+			ck_assert_msg(error == EBADMSG, "%u: %s", keep,
+				      strerror(error));
+		stays_over(error);
+		close_ends();
+		seed = keep;
+	}
 }
 END_TEST
 
@@ -408,6 +525,8 @@ int main(void)
 	tcase_add_loop_test(tc, no_record_is_taken_twice_or_in_another_place, 0,
 			    2);
 	tcase_add_test(tc, a_record_does_not_go_back);
+	tcase_add_test(tc,
+		       a_right_beginning_is_all_that_a_disturbed_stream_gives);
 	tcase_add_loop_test(tc, a_rank_that_is_away_is_read_from, 0,
 			    MODES * RANKS_KINDS);
 	tcase_add_test(tc, strangers_change_nothing);

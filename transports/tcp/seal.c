@@ -31,6 +31,10 @@ struct tcp_seal {
 	/* Its data, as far as nobody has taken it yet. */
 	uint8_t plain[RECORD_BYTES];
 	size_t plain_begin, plain_end;
+	/* The other end's stream is over, with this errno. That stays: after a
+	 * record that is not the next one nothing can be believed. */
+	bool over;
+	int why;
 };
 
 static void derive(struct way *way, const uint8_t secret[TCP_SEAL_KEY],
@@ -66,14 +70,13 @@ bool tcp_seal_waits(const struct tcp_seal *seal)
 
 bool tcp_seal_holds(const struct tcp_seal *seal)
 {
-	return seal->plain_begin < seal->plain_end;
+	return seal->plain_begin < seal->plain_end || seal->over;
 }
 
-static void nonce_of(struct way *way, uint8_t nonce[NONCE_BYTES])
+static void nonce_of(const struct way *way, uint8_t nonce[NONCE_BYTES])
 {
 	memset(nonce, 0, NONCE_BYTES);
 	memcpy(nonce, &way->records, sizeof(way->records));
-	way->records++;
 }
 
 /* ---- out ---- */
@@ -124,6 +127,7 @@ static void seal_record(struct tcp_seal *seal, uint32_t len)
 	crypto_aead_chacha20poly1305_ietf_encrypt_detached(
 		data, data + len, NULL, data, len, seal->sent, HEAD_BYTES, NULL,
 		nonce, seal->out.key);
+	seal->out.records++;
 	seal->sent_end = HEAD_BYTES + len + TAG_BYTES;
 }
 
@@ -146,44 +150,57 @@ ssize_t tcp_seal_send(struct tcp_seal *seal, int fd, const struct iovec *v,
 
 /* ---- in ---- */
 
-/* 1: there is data; 0: not yet; -1: as the contract says. */
+static int end(struct tcp_seal *seal, int why)
+{
+	seal->over = true;
+	seal->why = why;
+	return -1;
+}
+
+/* 1: all of the next record is there, and how many bytes of data it has; 0: not
+ * yet; -1: it will never be. */
+static int fetch_record(struct tcp_seal *seal, int fd, uint32_t *len)
+{
+	size_t want = HEAD_BYTES;
+	ssize_t n;
+
+	for (;;) {
+		if (seal->got_end >= HEAD_BYTES) {
+			memcpy(len, seal->got, HEAD_BYTES);
+			if (!*len || *len > RECORD_BYTES)
+				return end(seal, EBADMSG);
+			want = HEAD_BYTES + *len + TAG_BYTES;
+		}
+		if (seal->got_end == want)
+			return 1;
+		n = recv(fd, seal->got + seal->got_end, want - seal->got_end,
+			 0);
+		if (n == 0)
+			return end(seal, 0);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return 0;
+		if (n < 0)
+			return end(seal, errno);
+		seal->got_end += (size_t)n;
+	}
+}
+
+/* 1: there is data; 0: not yet; -1: there never will be. */
 static int open_record(struct tcp_seal *seal, int fd)
 {
 	uint8_t nonce[NONCE_BYTES];
 	uint32_t len = 0;
-	size_t want = HEAD_BYTES;
+	int found = seal->over ? -1 : fetch_record(seal, fd, &len);
 
-	for (;;) {
-		ssize_t n;
-
-		if (seal->got_end >= HEAD_BYTES) {
-			memcpy(&len, seal->got, HEAD_BYTES);
-			if (!len || len > RECORD_BYTES) {
-				errno = EBADMSG;
-				return -1;
-			}
-			want = HEAD_BYTES + len + TAG_BYTES;
-		}
-		if (seal->got_end == want)
-			break;
-		n = recv(fd, seal->got + seal->got_end, want - seal->got_end,
-			 0);
-		if (n == 0) {
-			errno = 0;
-			return -1;
-		}
-		if (n < 0)
-			return errno == EAGAIN || errno == EINTR ? 0 : -1;
-		seal->got_end += (size_t)n;
-	}
+	if (found <= 0)
+		return found;
 	nonce_of(&seal->in, nonce);
 	if (crypto_aead_chacha20poly1305_ietf_decrypt_detached(
 		    seal->plain, NULL, seal->got + HEAD_BYTES, len,
 		    seal->got + HEAD_BYTES + len, seal->got, HEAD_BYTES, nonce,
-		    seal->in.key)) {
-		errno = EBADMSG;
-		return -1;
-	}
+		    seal->in.key))
+		return end(seal, EBADMSG);
+	seal->in.records++;
 	seal->got_end = 0;
 	seal->plain_begin = 0;
 	seal->plain_end = len;
@@ -227,6 +244,9 @@ ssize_t tcp_seal_receive(struct tcp_seal *seal, int fd, const struct iovec *v,
 			break;
 		got += hand_out(seal, v, n, got);
 	}
-	/* What came before an end counts first. */
-	return got || more >= 0 ? (ssize_t)got : -1;
+	/* What came before an end counts first; the end is told next time. */
+	if (got || more >= 0)
+		return (ssize_t)got;
+	errno = seal->why;
+	return -1;
 }

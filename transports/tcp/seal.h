@@ -24,7 +24,7 @@ struct tcp_seal;
 struct tcp_seal *tcp_seal_open(const uint8_t secret[TCP_SEAL_KEY], bool caller);
 void tcp_seal_close(struct tcp_seal *seal);
 /* As those of socket.c, by way of a descriptor. EBADMSG: it is not what the
- * other end has sent. */
+ * other end has sent. What has ended stays so, and gives no further byte. */
 ssize_t tcp_seal_send(struct tcp_seal *seal, int fd, const struct iovec *v,
 		      int n);
 ssize_t tcp_seal_receive(struct tcp_seal *seal, int fd, const struct iovec *v,
@@ -32,7 +32,8 @@ ssize_t tcp_seal_receive(struct tcp_seal *seal, int fd, const struct iovec *v,
 /* Does ciphertext wait for room in the kernel? What was given to
  * tcp_seal_send() has been taken, but not sent. */
 bool tcp_seal_waits(const struct tcp_seal *seal);
-/* Is there data that has come, and was not asked for? */
+/* Is there data that has come and was not asked for, or an end to be told? No
+ * descriptor becomes readable for that. */
 bool tcp_seal_holds(const struct tcp_seal *seal);
 
 #endif
