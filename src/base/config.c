@@ -178,9 +178,11 @@ static const struct row rows[CONFIG_KEYS] = {
 			.kind = KIND_STRING,
 			.protects = true,
 			.value = "off",
-			.choices = {"off", "on"},
-			.help = "on: data between machines is encrypted, so "
-				"only transports that do that are used: tcp",
+			.choices = {"off", "sign", "on"},
+			.help = "data over tcp: in clear; authenticated, so "
+				"that nobody on the way can change it; or "
+				"encrypted as well. With sign or on, no "
+				"transport leaves the machine without that",
 		},
 	[CONFIG_HOSTID] =
 		{

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sealed streams: data over tcp, and the control plane. The first byte says
- * which, the second how much is read at once; the rest is a script of what a
- * man in the middle does to real records. He gets a right beginning of them
- * through, and then an error that stays.
+ * The sealed streams: data over tcp, encrypted and signed, and the control
+ * plane. The first byte says which, the second how much is read at once; the
+ * rest is a script of what a man in the middle does to real records. He gets a
+ * right beginning of them through, and then an error that stays.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,8 +23,11 @@ static const size_t sizes[RECORDS] = {32, 9000, 1, 300, 4097, 64, 2000, 8};
 static uint8_t plain[ROOM];
 static size_t plain_at[RECORDS + 1];
 
-static uint8_t data_wire[ROOM], control_wire[ROOM];
-static size_t data_at[RECORDS + 1], control_at[RECORDS + 1];
+enum { CONTROL, ENCRYPTED, SIGNED, STREAMS };
+static struct {
+	uint8_t wire[ROOM];
+	size_t at[RECORDS + 1];
+} streams[STREAMS];
 
 static const uint8_t secret[TCP_SEAL_KEY] = "secret";
 static const struct seal_keys keys = {.send = "s", .receive = "s"};
@@ -52,9 +55,17 @@ static void pair(int fds[2])
 		abort();
 }
 
-static void make_data(void)
+static struct tcp_seal *open_data(int which, bool caller)
 {
-	struct tcp_seal *seal = tcp_seal_open(secret, true);
+	return which == SIGNED ? tcp_seal_open_signed(secret, caller)
+			       : tcp_seal_open(secret, caller);
+}
+
+static void make_data(int which)
+{
+	struct tcp_seal *seal = open_data(which, true);
+	uint8_t *wire = streams[which].wire;
+	size_t *at = streams[which].at;
 	int fds[2];
 
 	pair(fds);
@@ -64,10 +75,10 @@ static void make_data(void)
 
 		if (n != (ssize_t)sizes[i])
 			abort();
-		n = recv(fds[1], data_wire + data_at[i], ROOM - data_at[i], 0);
+		n = recv(fds[1], wire + at[i], ROOM - at[i], 0);
 		if (n <= 0)
 			abort();
-		data_at[i + 1] = data_at[i] + (size_t)n;
+		at[i + 1] = at[i] + (size_t)n;
 	}
 	close(fds[0]);
 	close(fds[1]);
@@ -78,14 +89,15 @@ static void make_control(void)
 {
 	static struct frame_writer out;
 	struct seal *seal = seal_create(&keys);
+	uint8_t *wire = streams[CONTROL].wire;
+	size_t *at = streams[CONTROL].at;
 
 	for (int i = 0; i < RECORDS; i++) {
 		frame_begin(&out, FRAME_GATHERED);
 		frame_put_bytes(&out, plain + plain_at[i], sizes[i]);
 		frame_end(&out);
-		control_at[i + 1] = control_at[i] +
-				    seal_frame(seal, out.data, out.len,
-					       control_wire + control_at[i]);
+		at[i + 1] = at[i] +
+			    seal_frame(seal, out.data, out.len, wire + at[i]);
 	}
 	seal_destroy(seal);
 }
@@ -96,7 +108,8 @@ static void make(void)
 		plain[i] = (uint8_t)(i * 2654435761u >> 13);
 	for (int i = 0; i < RECORDS; i++)
 		plain_at[i + 1] = plain_at[i] + sizes[i];
-	make_data();
+	make_data(ENCRYPTED);
+	make_data(SIGNED);
 	make_control();
 }
 
@@ -106,12 +119,12 @@ static void check(const uint8_t *out, size_t got, size_t records)
 		abort();
 }
 
-static void read_data(const uint8_t *wire, size_t len, size_t right,
+static void read_data(int which, const uint8_t *wire, size_t len, size_t right,
 		      size_t room)
 {
 	static uint8_t out[2 * ROOM];
-	struct tcp_seal *seal = tcp_seal_open(secret, false);
-	size_t got = 0;
+	struct tcp_seal *seal = open_data(which, false);
+	size_t got = 0, body_end = 0;
 	ssize_t n;
 	int fds[2];
 
@@ -120,9 +133,13 @@ static void read_data(const uint8_t *wire, size_t len, size_t right,
 	    shutdown(fds[0], SHUT_WR))
 		abort();
 	do {
-		struct iovec v[2] = {{out + got, room / 2},
-				     {out + got + room / 2, room - room / 2}};
+		struct iovec v[2];
 
+		/* A body is asked for at one place until it is there. */
+		if (got >= body_end)
+			body_end = got + room;
+		v[0] = (struct iovec){out + got, body_end - got};
+		v[1] = (struct iovec){out + body_end, room / 2};
 		n = tcp_seal_receive(seal, fds[1], v, 2);
 		got += n > 0 ? (size_t)n : 0;
 	} while (n > 0 && got < ROOM);
@@ -163,21 +180,21 @@ static void read_control(const uint8_t *wire, size_t len, size_t right)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	static uint8_t wire[ROOM];
-	const uint8_t *from;
-	const size_t *at;
 	size_t n, right;
+	int which;
 
 	if (len < 2)
 		return 0;
 	if (!plain_at[RECORDS])
 		make();
-	from = data[0] & 1 ? control_wire : data_wire;
-	at = data[0] & 1 ? control_at : data_at;
-	n = disturb(from, at, RECORDS, data + 2, len - 2, wire, sizeof(wire));
-	right = disturb_right(from, at, RECORDS, wire, n);
-	if (data[0] & 1)
+	which = data[0] % STREAMS;
+	n = disturb(streams[which].wire, streams[which].at, RECORDS, data + 2,
+		    len - 2, wire, sizeof(wire));
+	right = disturb_right(streams[which].wire, streams[which].at, RECORDS,
+			      wire, n);
+	if (which == CONTROL)
 		read_control(wire, n, right);
 	else
-		read_data(wire, n, right, 1 + (size_t)data[1] * 97);
+		read_data(which, wire, n, right, 1 + (size_t)data[1] * 97);
 	return 0;
 }

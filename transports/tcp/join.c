@@ -42,7 +42,7 @@ struct hello {
 	uint32_t slots, slot_bytes;
 	uint32_t index, count; /* of the connections of the link */
 	uint64_t token;        /* of who is called */
-	uint32_t encrypts, zero;
+	uint32_t protection, zero;
 	uint8_t nonce[TCP_NONCE];
 	uint8_t proof[TCP_PROOF]; /* of all before */
 };
@@ -136,18 +136,20 @@ static dicomm_result_t listen_to(struct tcp_conn *c, void *word, size_t len)
 /* ---- open ---- */
 
 /* Its keys are of what both have just made up. */
-static bool encrypt(struct tcp_conn *c)
+static bool seal(struct tcp_conn *c)
 {
 	const struct tcp_greeting *g = c->greeting;
 	uint8_t secret[TCP_SEAL_KEY], all[sizeof(g->hello) + sizeof(g->answer)];
 
-	if (!c->dev->encrypts)
+	if (c->dev->protection == TCP_CLEAR)
 		return true;
 	memcpy(all, &g->hello, sizeof(g->hello));
 	memcpy(all + sizeof(g->hello), &g->answer, sizeof(g->answer));
 	crypto_generichash(secret, sizeof(secret), all, sizeof(all),
 			   c->dev->config.key, TCP_KEY);
-	c->seal = tcp_seal_open(secret, c->link->mine);
+	c->seal = c->dev->protection == TCP_ENCRYPTED
+			  ? tcp_seal_open(secret, c->link->mine)
+			  : tcp_seal_open_signed(secret, c->link->mine);
 	sodium_memzero(secret, sizeof(secret));
 	return c->seal;
 }
@@ -155,7 +157,7 @@ static bool encrypt(struct tcp_conn *c)
 static void open_conn(struct tcp_conn *c)
 {
 	struct tcp_link *link = c->link;
-	bool sealed = encrypt(c);
+	bool sealed = seal(c);
 
 	tcp_join_forget(c);
 	if (!sealed || tcp_send_open(c) != DICOMM_SUCCESS) {
@@ -210,7 +212,7 @@ static void say_hello(struct tcp_conn *c)
 	h->index = c->index;
 	h->count = c->link->count;
 	h->token = c->link->address->token;
-	h->encrypts = c->dev->encrypts;
+	h->protection = c->dev->protection;
 	randombytes_buf(h->nonce, sizeof(h->nonce));
 	prove_hello(h, config->key, h->proof);
 	c->stage = TCP_CALLING;
@@ -362,8 +364,9 @@ static const char *objection(const struct tp_device *dev, const struct hello *h)
 		return "its slots are not like mine";
 	if (!h->count || h->count > TCP_CONNECTIONS || h->index >= h->count)
 		return "no such number of connections";
-	if (h->encrypts != dev->encrypts)
-		return "only one of us encrypts";
+	/* Addresses tell that, too, so nobody comes so far. */
+	if (h->protection != dev->protection)
+		return "its DICOMM_ENCRYPT is another";
 	link = &dev->links[h->from_rank];
 	if (link->closed || atomic_load(&link->status))
 		return "it has closed its side";
