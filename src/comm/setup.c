@@ -11,7 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/sock.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"

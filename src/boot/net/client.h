@@ -9,7 +9,7 @@
 #ifndef DICOMM_BOOT_CLIENT_H
 #define DICOMM_BOOT_CLIENT_H
 
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/conn.h"
 
 struct client {
