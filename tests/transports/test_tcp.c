@@ -4,6 +4,8 @@
 #include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "src/base/auth.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/net/sock.h"
@@ -20,6 +23,7 @@
 #include "tests/transports/ranks.h"
 #include "transports/tcp/nh.h"
 #include "transports/tcp/seal.h"
+#include "transports/tcp/tcp.h"
 
 #define LARGE (3u << 20)
 
@@ -462,6 +466,155 @@ START_TEST(strangers_change_nothing)
 }
 END_TEST
 
+/* ---- somebody between two ranks, who writes everything down ---- */
+
+#define HELLO_BYTES (48 + 3 * 32)
+#define ANSWER_BYTES (64 + 3 * 32)
+#define CONFIRM_BYTES 32
+#define LIES 3
+
+static struct {
+	int listener;
+	struct tp_blob to;
+	uint8_t up[1 << 20], down[1 << 20];
+	size_t up_len, down_len;
+} between;
+
+/* First he answers himself, and cannot prove anything. */
+static bool lie(void)
+{
+	uint8_t noise[HELLO_BYTES];
+	int fd = accept(between.listener, NULL, NULL);
+	bool done = fd >= 0 &&
+		    recv(fd, noise, HELLO_BYTES, MSG_WAITALL) == HELLO_BYTES;
+
+	randombytes_buf(noise, sizeof(noise));
+	done = done &&
+	       send(fd, noise, ANSWER_BYTES, MSG_NOSIGNAL) == ANSWER_BYTES;
+	close(fd);
+	return done;
+}
+
+/* False: that direction has ended. */
+static bool relay(int from, int to, uint8_t *record, size_t *len)
+{
+	ssize_t n = recv(from, record + *len, sizeof(between.up) - *len, 0);
+
+	if (n <= 0 || send(to, record + *len, (size_t)n, MSG_NOSIGNAL) != n) {
+		shutdown(to, SHUT_WR);
+		return false;
+	}
+	*len += (size_t)n;
+	return true;
+}
+
+static void *stay_between(void *arg)
+{
+	struct pollfd p[2];
+	int open = 2;
+
+	for (int i = 0; i < LIES; i++)
+		if (!lie())
+			return arg;
+	p[0] = (struct pollfd){accept(between.listener, NULL, NULL), POLLIN, 0};
+	p[1] = (struct pollfd){call(&between.to), POLLIN, 0};
+	while (open && poll(p, 2, 20000) > 0)
+		for (int i = 0; i < 2; i++) {
+			if (!p[i].revents ||
+			    relay(p[i].fd, p[!i].fd,
+				  i ? between.down : between.up,
+				  i ? &between.down_len : &between.up_len))
+				continue;
+			p[i].events = 0;
+			p[i].fd = ~p[i].fd; /* poll() skips it */
+			open--;
+		}
+	return arg;
+}
+
+/* Are these the keys of what was written down? */
+static bool reads(const uint8_t secret[TCP_SEAL_KEY], bool is_signed)
+{
+	struct tcp_seal *seal = (is_signed ? tcp_seal_open_signed
+					   : tcp_seal_open)(secret, false);
+	size_t at = HELLO_BYTES + CONFIRM_BYTES;
+	uint8_t room[64];
+	struct iovec v = {room, sizeof(room)};
+	ssize_t n;
+	int fd[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd) ||
+	    send(fd[0], between.up + at, 20000, 0) <= 0)
+		return false;
+	n = tcp_seal_receive(seal, fd[1], &v, 1);
+	tcp_seal_close(seal);
+	close(fd[0]);
+	close(fd[1]);
+	return n > 0;
+}
+
+/* Who learns the secret of the communicator later knows all but the key pairs.
+ */
+static void read_later(struct rank *r, bool is_signed)
+{
+	uint8_t all[HELLO_BYTES + ANSWER_BYTES], secret[TCP_SEAL_KEY];
+
+	EXPECT(r, between.up_len > 20500, "%zu bytes", between.up_len);
+	memcpy(all, between.up, HELLO_BYTES);
+	memcpy(all + HELLO_BYTES, between.down, ANSWER_BYTES);
+	auth_prove(r->config.key, "dicomm signed wires", all, sizeof(all),
+		   secret);
+	EXPECT(r, reads(secret, is_signed) == is_signed, "the hash of words");
+	crypto_generichash(secret, sizeof(secret), all, sizeof(all),
+			   r->config.key, sizeof(r->config.key));
+	EXPECT(r, !reads(secret, is_signed), "another hash of words");
+}
+
+static void run_between(struct rank *r)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	struct tcp_address *address;
+	pthread_t thread;
+
+	if (r->rank == 1) {
+		RANKS_WAIT(r, atomic_load(&r->area->flag[0]));
+		exchange(r);
+		return;
+	}
+	between.to = r->area->address[1];
+	between.listener = socket(AF_INET, SOCK_STREAM, 0);
+	EXPECT(r,
+	       !bind(between.listener, (struct sockaddr *)&at, len) &&
+		       !listen(between.listener, 8) &&
+		       !getsockname(between.listener, (struct sockaddr *)&at,
+				    &len),
+	       "listen");
+	EXPECT(r, !pthread_create(&thread, NULL, stay_between, NULL), "thread");
+	address = r->dev->links[1].address;
+	snprintf(address->listen, sizeof(address->listen), "127.0.0.1:%d",
+		 ntohs(at.sin_port));
+	ranks_connect_out(r, 1, TP_COLLECTIVE);
+	RANKS_WAIT(r, r->dev->links[1].ready);
+	atomic_store(&r->area->flag[0], 1);
+	exchange(r);
+	read_later(r, r->dev->protection == TCP_SIGNED);
+}
+
+START_TEST(who_is_between_is_not_believed_and_reads_nothing_later)
+{
+	struct ranks_job job = {.t = t,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_between};
+
+	setenv("DICOMM_SOCKET_FAMILY", "AF_INET", 1);
+	setenv("DICOMM_ENCRYPT", _i ? "sign" : "on", 1);
+	ranks_run(&job);
+}
+END_TEST
+
 /* ---- a peer that dies is noticed and named ---- */
 
 static void run_death(struct rank *r)
@@ -574,6 +727,9 @@ int main(void)
 	tcase_add_loop_test(tc, a_rank_that_is_away_is_read_from, 0,
 			    MODES * RANKS_KINDS);
 	tcase_add_test(tc, strangers_change_nothing);
+	tcase_add_loop_test(
+		tc, who_is_between_is_not_believed_and_reads_nothing_later, 0,
+		2);
 	tcase_add_test(tc, the_dead_are_named);
 	tcase_add_test(tc, who_connects_to_a_stopped_rank_does_not_block);
 	suite_add_tcase(suite, tc);
