@@ -870,7 +870,8 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  * @retval DICOMM_SUCCESS               the communicator is ready
  * @retval DICOMM_IN_PROGRESS           see config.blocking
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, option or id; no such
- *                                      device or transport
+ *                                      device or transport; a bad value of a
+ *                                      variable that protects (README)
  * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree (number of ranks, a rank
  *                                      taken twice, version, settings); named;
  *                                      or no interface to meet over

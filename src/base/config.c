@@ -47,6 +47,9 @@ struct row {
 	/* Ranks must also agree on whether it was set, because a default may
 	 * give way. */
 	bool chosen;
+	/* Who sets it asks for protection: a bad value is refused, because the
+	 * default would go without. */
+	bool protects;
 	bool secret; /* never printed */
 	bool id;     /* may be a unique id, whose secret is never printed */
 };
@@ -144,6 +147,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_DETERMINISTIC",
 			.kind = KIND_BOOL,
+			.protects = true,
 			.value = "0",
 			.shared = true,
 			.help = "reduce in rank order: the same bits in every "
@@ -172,10 +176,13 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_ENCRYPT",
 			.kind = KIND_STRING,
+			.protects = true,
 			.value = "off",
-			.choices = {"off", "on"},
-			.help = "on: data between machines is encrypted, so "
-				"only transports that do that are used: tcp",
+			.choices = {"off", "sign", "on"},
+			.help = "data over tcp: in clear; authenticated, so "
+				"that nobody on the way can change it; or "
+				"encrypted as well. With sign or on, no "
+				"transport leaves the machine without that",
 		},
 	[CONFIG_HOSTID] =
 		{
@@ -340,6 +347,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_PORT_RANGE",
 			.kind = KIND_STRING,
+			.protects = true,
 			.value = "",
 			.check = check_port_range,
 			.help = "ports to listen on, as 20000-20100; unset: "
@@ -442,6 +450,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.name = "DICOMM_SOCKET_FAMILY",
 			.nccl = "NCCL_SOCKET_FAMILY",
 			.kind = KIND_STRING,
+			.protects = true,
 			.value = "",
 			.choices = {"AF_INET", "AF_INET6"},
 			.help = "address family to meet over, and of tcp "
@@ -476,6 +485,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_STAGING",
 			.kind = KIND_STRING,
+			.protects = true,
 			.value = "auto",
 			.choices = {"auto", "never"},
 			.help = "pass device memory through host memory where "
@@ -600,14 +610,24 @@ static bool parse_bool(const char *text, int64_t *number)
 	return false;
 }
 
-/* Returns the table's spelling of a choice, or NULL if there is no such
- * choice. */
-static const char *find_choice(const struct row *row, const char *text)
+static const char *same_choice(const struct row *row, const char *text)
 {
 	for (int i = 0; i < CHOICES && row->choices[i]; i++)
 		if (!strcasecmp(text, row->choices[i]))
 			return row->choices[i];
 	return NULL;
+}
+
+/* Returns the table's spelling of a choice, or NULL if there is no such
+ * choice. Each spelling of on and off is one where these are choices. */
+static const char *find_choice(const struct row *row, const char *text)
+{
+	const char *choice = same_choice(row, text);
+	int64_t on;
+
+	if (!choice && parse_bool(text, &on))
+		choice = same_choice(row, on ? "on" : "off");
+	return choice;
 }
 
 /* Writes the canonical text, so that equal settings have equal texts, however
@@ -794,19 +814,31 @@ static void print_wanted(const struct row *row, const char *wanted, char *text,
 	}
 }
 
-static void report_row(const struct row *row, const struct value *value)
+/* "DICOMM_SPIN many is not valid (wanted: a whole number)" */
+static void print_rejected(const struct row *row, const struct value *value,
+			   char *text, size_t room)
 {
 	char wanted[160];
 
+	print_wanted(row, value->wanted, wanted, sizeof(wanted));
+	snprintf(text, room, "%s %s is not valid (wanted: %s)", value->variable,
+		 row->secret || row->id ? HIDDEN
+		 : value->rejected      ? value->rejected
+					: "",
+		 wanted);
+}
+
+static void report_row(const struct row *row, const struct value *value)
+{
+	char text[512];
+
 	if (value->wanted) {
-		print_wanted(row, value->wanted, wanted, sizeof(wanted));
-		log_warn(
-			"%s %s is not valid (wanted: %s), using the default %s",
-			value->variable,
-			row->secret || row->id ? HIDDEN
-			: value->rejected      ? value->rejected
-					       : "",
-			wanted, *row->value ? row->value : "(unset)");
+		print_rejected(row, value, text, sizeof(text));
+		if (row->protects)
+			log_warn("%s: no communicator can be made", text);
+		else
+			log_warn("%s, using the default %s", text,
+				 *row->value ? row->value : "(unset)");
 	} else if (value->variable && value->variable != row->name) {
 		log_info("%s is not set, taking %s %s", row->name,
 			 value->variable, value->shown);
@@ -900,6 +932,21 @@ static const struct value *get(enum config_key key)
 	    !atomic_exchange(&reported, true))
 		report();
 	return &values[key];
+}
+
+dicomm_result_t config_check(void)
+{
+	char text[512];
+
+	for (int i = 0; i < CONFIG_KEYS; i++) {
+		const struct value *value = get((enum config_key)i);
+
+		if (!rows[i].protects || !value->wanted)
+			continue;
+		print_rejected(&rows[i], value, text, sizeof(text));
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s", text);
+	}
+	return DICOMM_SUCCESS;
 }
 
 static void want(bool right_type)

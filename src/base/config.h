@@ -73,6 +73,11 @@ int64_t config_int(enum config_key key);
 bool config_bool(enum config_key key);
 bool config_is_default(enum config_key key);
 
+/* Refuses a bad value of a variable that protects, as DICOMM_ENCRYPT: to go on
+ * with the default would be to go without. Other bad values are only warned of.
+ */
+dicomm_result_t config_check(void);
+
 /* Fills in row `index` of the table, for dicomm_param_info(). */
 bool config_row(int index, dicomm_param_info_t *info);
 

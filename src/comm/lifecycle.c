@@ -125,7 +125,9 @@ dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
 	sem_init(&a->go, 0, 0);
-	status = comm_create(&a->comm, nranks, rank, config);
+	status = config_check();
+	if (status == DICOMM_SUCCESS)
+		status = comm_create(&a->comm, nranks, rank, config);
 	if (status == DICOMM_SUCCESS && was)
 		status = topology_inherit(a->comm, parent, was);
 	if (status == DICOMM_SUCCESS && a->comm->blocking)
@@ -187,6 +189,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
 	if (!id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "get_unique_id: id is NULL");
+	TRY(config_check());
 	return id_create(id);
 }
 
@@ -200,6 +203,7 @@ dicomm_result_t dicomm_unique_id_at(const char *address, int rank,
 	if (rank < 0)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "unique_id_at: rank %d: negative", rank);
+	TRY(config_check());
 	return id_derive(address, "", config_string(CONFIG_COMM_KEY), rank, id);
 }
 

@@ -11,7 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/sock.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
@@ -143,13 +143,14 @@ static bool is_one_of(const struct transport *t, enum which which)
 	       (t->device_memory || which != REMOTE_FOR_DEVICES);
 }
 
-/* Is it usable, and does it encrypt if the user wants that? */
+/* Is it usable, and does it protect data as the user wants? */
 static bool may_use(const struct transport *t, char *why, size_t len)
 {
 	if (t->intra_node || t->encrypts ||
-	    strcmp(config_string(CONFIG_ENCRYPT), "on"))
+	    !strcmp(config_string(CONFIG_ENCRYPT), "off"))
 		return t->usable(why, len);
-	snprintf(why, len, "it does not encrypt (DICOMM_ENCRYPT)");
+	snprintf(why, len, "it does not protect data (DICOMM_ENCRYPT %s)",
+		 config_string(CONFIG_ENCRYPT));
 	return false;
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 
 static int seeds;
 

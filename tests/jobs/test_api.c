@@ -614,6 +614,23 @@ static void without_communicator(struct job_rank *me)
 	prediction_of_a_node();
 }
 
+/* Nobody runs without a protection that was asked for by a wrong word. */
+START_TEST(no_communicator_is_made_without_a_protection)
+{
+	dicomm_unique_id_t id;
+	dicomm_comm_t comm;
+
+	setenv("DICOMM_ENCRYPT", "aes", 1);
+	ck_assert_int_eq(dicomm_comm_init_all(&comm, 1, NULL),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_msg(!!strstr(dicomm_get_last_error(NULL),
+			       "DICOMM_ENCRYPT aes is not valid"),
+		      "%s", dicomm_get_last_error(NULL));
+	ck_assert_int_eq(dicomm_get_unique_id(&id),
+			 DICOMM_ERR_INVALID_ARGUMENT);
+}
+END_TEST
+
 START_TEST(what_needs_no_communicator_works_without_one)
 {
 	job_run(&(struct job){
@@ -839,6 +856,7 @@ int main(void)
 	tcase_add_test(tcase, created_operators_live_and_die);
 	tcase_add_loop_test(tcase, queries_answer, 0,
 			    sizeof(asking) / sizeof(*asking));
+	tcase_add_test(tcase, no_communicator_is_made_without_a_protection);
 	/* It loads UCX, in which that sanitizer ends a thread that ends. */
 	if (!job_has_thread_sanitizer())
 		tcase_add_test(tcase,

@@ -48,6 +48,8 @@ static int warnings(void)
 	return capture_count("dicomm WARN");
 }
 
+#define LEN(array) ((int)(sizeof(array) / sizeof(*(array))))
+
 START_TEST(defaults_are_as_documented)
 {
 	unsetenv("DICOMM_DEBUG");
@@ -243,6 +245,62 @@ START_TEST(an_invalid_value_is_named_and_the_default_used)
 	text[0] = '\0';
 	config_row(0, &(dicomm_param_info_t){0});
 	ck_assert_str_eq(text, "");
+}
+END_TEST
+
+/* With the default there would be no protection. */
+static const char *const protections[][2] = {
+	{"DICOMM_DETERMINISTIC", "2"}, {"DICOMM_DETERMINISTIC", "ture"},
+	{"DICOMM_ENCRYPT", "yes!"},    {"DICOMM_ENCRYPT", "2"},
+	{"DICOMM_ENCRYPT", "aes"},     {"DICOMM_PORT_RANGE", "20000"},
+	{"DICOMM_STAGING", "nevre"},   {"DICOMM_STAGING", "0"},
+	{"DICOMM_SOCKET_FAMILY", "4"}, {"NCCL_SOCKET_FAMILY", "inet"},
+};
+
+START_TEST(a_bad_value_of_a_protection_is_refused)
+{
+	const char *name = protections[_i][0], *value = protections[_i][1];
+	char text[128];
+
+	setenv(name, value, 1);
+	ck_assert_int_eq(config_check(), DICOMM_ERR_INVALID_ARGUMENT);
+	snprintf(text, sizeof(text), "%s %s is not valid", name, value);
+	ck_assert_msg(!!strstr(log_last_error(), text), "%s", log_last_error());
+}
+END_TEST
+
+START_TEST(a_bad_value_of_anything_else_is_not)
+{
+	setenv("DICOMM_SPIN", "many", 1);
+	setenv("NCCL_IB_TIMEOUT", "1000", 1);
+	setenv("DICOMM_ENCRYPT", "on", 1);
+	ck_assert_int_eq(config_check(), DICOMM_SUCCESS);
+	ck_assert_int_eq(warnings(), 2);
+}
+END_TEST
+
+static const struct {
+	const char *name;
+	enum config_key key;
+} switches[] = {
+	{"DICOMM_ENCRYPT", CONFIG_ENCRYPT},
+	{"DICOMM_PROBE", CONFIG_PROBE},
+	{"DICOMM_SHM_CMA", CONFIG_SHM_CMA},
+};
+static const char *const spellings[][2] = {
+	{"on", "off"},     {"ON", "Off"}, {"1", "0"},    {"true", "false"},
+	{"True", "FALSE"}, {"yes", "no"}, {"YES", "No"},
+};
+
+START_TEST(a_switch_takes_every_spelling_of_on_and_off)
+{
+	int spelling = _i / LEN(switches) / 2, off = _i / LEN(switches) % 2;
+
+	setenv(switches[_i % LEN(switches)].name, spellings[spelling][off], 1);
+	ck_assert_str_eq(config_string(switches[_i % LEN(switches)].key),
+			 off ? "off" : "on");
+	ck_assert_int_eq(config_check(), DICOMM_SUCCESS);
+	ck_assert_int_eq(warnings(), 0);
 }
 END_TEST
 
@@ -533,8 +591,6 @@ START_TEST(a_key_of_another_type_aborts)
 }
 END_TEST
 
-#define LEN(array) ((int)(sizeof(array) / sizeof(*(array))))
-
 int main(void)
 {
 	Suite *suite = suite_create("config");
@@ -551,6 +607,11 @@ int main(void)
 	tcase_add_loop_test(tcase,
 			    an_invalid_value_is_named_and_the_default_used, 0,
 			    LEN(invalid));
+	tcase_add_loop_test(tcase, a_bad_value_of_a_protection_is_refused, 0,
+			    LEN(protections));
+	tcase_add_test(tcase, a_bad_value_of_anything_else_is_not);
+	tcase_add_loop_test(tcase, a_switch_takes_every_spelling_of_on_and_off,
+			    0, 2 * LEN(switches) * LEN(spellings));
 	tcase_add_test(tcase, a_port_range_is_kept_as_it_is);
 	tcase_add_test(tcase, a_choice_reads_as_the_table_spells_it);
 	tcase_add_loop_test(tcase, nccl_is_taken_where_ours_is_unset_and_logged,

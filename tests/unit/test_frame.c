@@ -14,6 +14,7 @@
 #include "src/boot/control/id.h"
 #include "src/boot/net/handshake.h"
 #include "src/boot/net/seal.h"
+#include "tests/support/disturb.h"
 #include "tests/support/runner.h"
 
 /* --- frames --------------------------------------------------------------- */
@@ -510,6 +511,40 @@ START_TEST(a_stream_of_other_frames_is_noticed)
 }
 END_TEST
 
+/* Whatever a man in the middle does: the frames before it open, and none
+ * after. */
+START_TEST(a_right_beginning_is_all_that_a_disturbed_stream_gives)
+{
+	uint8_t stream[1024], other[4096], script[3 * DISTURB_STEP];
+	size_t at[SEALED_FRAMES + 1], len, right, used;
+	enum frame_found end;
+	struct frame_reader in;
+	enum frame_type type;
+
+	for (int i = 0; i < 1500; i++) {
+		seal_ends();
+		seal_frames(stream, at);
+		at[0] = 0;
+		for (size_t k = 0; k < sizeof(script); k++)
+			script[k] = draw();
+		len = disturb(stream, at, SEALED_FRAMES, script,
+			      DISTURB_STEP * (1 + draw() % 3u), other,
+			      sizeof(other));
+		right = disturb_right(stream, at, SEALED_FRAMES, other, len);
+		ck_assert_uint_eq(open_frames(other, len, 1 + draw(), &end),
+				  right);
+		/* Where more has come than any frame has, it was seen. */
+		ck_assert(end == FRAME_FORGED || len < at[right] + 80);
+		if (end == FRAME_FORGED)
+			ck_assert_int_eq(seal_open(ends[1], stream + at[1],
+						   at[2] - at[1], FRAME_MAX,
+						   &used, &type, &in),
+					 FRAME_FORGED);
+		free_ends();
+	}
+}
+END_TEST
+
 /* --- secrets that people chose -------------------------------------------- */
 
 START_TEST(a_chosen_secret_is_stretched)
@@ -713,6 +748,8 @@ int main(void)
 	tcase_add_loop_test(sealed, sealed_frames_arrive_whole, 1, 60);
 	tcase_add_test(sealed, a_changed_byte_is_noticed);
 	tcase_add_loop_test(sealed, a_stream_of_other_frames_is_noticed, 0, 4);
+	tcase_add_test(sealed,
+		       a_right_beginning_is_all_that_a_disturbed_stream_gives);
 	tcase_add_test(others, a_chosen_secret_is_stretched);
 	tcase_add_test(others,
 		       what_a_program_made_is_told_from_what_people_choose);

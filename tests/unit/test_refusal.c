@@ -22,6 +22,7 @@
 #include "src/boot/net/handshake.h"
 #include "src/boot/control/rank_info.h"
 #include "src/boot/control/id.h"
+#include "src/boot/control/id_server.h"
 #include "src/boot/control/join.h"
 #include "src/boot/net/loop.h"
 #include "tests/support/capture.h"
@@ -304,7 +305,7 @@ START_TEST(a_wrong_secret_is_refused)
 {
 	struct meet *m = meet_create(MEET_PROCESSES, 2);
 	struct meet_rank liar = {.meet = m, .rank = 2};
-	struct control_config config = {.ranks = 2, .timeout_ms = 5000};
+	struct control_config config = {.ranks = 2, .timeout_ms = 500};
 	struct control *c;
 
 	ck_assert_int_eq(id_create(&m->id), DICOMM_SUCCESS);
@@ -312,6 +313,8 @@ START_TEST(a_wrong_secret_is_refused)
 	spoil_secret(&liar, &config);
 	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_INVALID_USAGE);
 	ck_assert_msg(strstr(log_last_error(), "wrong secret"), "%s",
+		      log_last_error());
+	ck_assert_msg(strstr(log_last_error(), "has not proved"), "%s",
 		      log_last_error());
 	m->run = gather_once;
 	meet_run(m);
@@ -880,6 +883,23 @@ END_TEST
 
 static int false_kind;
 
+/* Without any proof: who it is, or another version. */
+static void say_unproved(int fd, bool refuses)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, refuses ? FRAME_REFUSED : FRAME_CHALLENGE);
+	if (refuses) {
+		frame_put_u32(&out, DICOMM_ERR_INVALID_USAGE);
+		frame_put_text(&out, "go away");
+	} else {
+		frame_put_u64(&out, HANDSHAKE_MAGIC);
+		frame_put_u32(&out, HANDSHAKE_PROTOCOL + 1);
+	}
+	frame_end(&out);
+	send(fd, out.data, out.len, MSG_NOSIGNAL);
+}
+
 static void *run_false_server(void *arg)
 {
 	int listener = *(int *)arg, fd, n = 0;
@@ -909,6 +929,8 @@ static void *run_false_server(void *arg)
 			send(fd, out.data, out.len, MSG_NOSIGNAL);
 		} else if (false_kind == 3) {
 			shutdown(fd, SHUT_RDWR);
+		} else if (false_kind >= 4) {
+			say_unproved(fd, false_kind == 4);
 		}
 	}
 	while (n)
@@ -916,9 +938,12 @@ static void *run_false_server(void *arg)
 	return NULL;
 }
 
-static const char *const false_words[] = {"no answer", "does not parse",
+static const char *const false_words[] = {"no answer",
+					  "does not parse",
 					  "does not know the secret",
-					  "connection closed"};
+					  "connection closed",
+					  "go away (it has not proved",
+					  "of the join protocol"};
 
 /* Something else has the port: no harm, and a time-out that says so. */
 START_TEST(a_false_id_server_is_not_believed)
@@ -936,11 +961,55 @@ START_TEST(a_false_id_server_is_not_believed)
 	ck_assert_int_eq(id_format(address, key, &id), DICOMM_SUCCESS);
 	pthread_create(&t, NULL, run_false_server, &fd);
 	config.id = &id;
-	ck_assert_int_eq(control_open(&config, &c), DICOMM_ERR_TIMEOUT);
+	ck_assert_int_eq(control_open(&config, &c),
+			 _i < 4 ? DICOMM_ERR_TIMEOUT
+				: DICOMM_ERR_INVALID_USAGE);
 	ck_assert_msg(strstr(log_last_error(), false_words[_i]), "%s",
 		      log_last_error());
 	pthread_join(t, NULL);
 	close(fd);
+}
+END_TEST
+
+struct late_server {
+	int fd;
+	uint8_t key[AUTH_KEY];
+	char address[SOCK_TEXT];
+};
+
+/* A stranger has the port before the id server has it. */
+static void *run_late_server(void *arg)
+{
+	struct late_server *late = arg;
+	struct pollfd p = {.fd = late->fd, .events = POLLIN};
+
+	for (int i = 0; i < 4 && poll(&p, 1, 5000) > 0; i++) {
+		int fd = accept(late->fd, NULL, NULL);
+
+		if (fd < 0)
+			continue;
+		say_unproved(fd, i % 2);
+		close(fd);
+	}
+	if (loop_start() == DICOMM_SUCCESS)
+		id_server_open(late->fd, late->key, late->address, NULL);
+	return NULL;
+}
+
+START_TEST(what_a_stranger_says_ends_no_rank)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 2);
+	struct late_server late = {.key = {1}};
+	pthread_t t;
+
+	ck_assert_int_eq(sock_listen(&late.fd, late.address), DICOMM_SUCCESS);
+	ck_assert_int_eq(id_format(late.address, late.key, &m->id),
+			 DICOMM_SUCCESS);
+	pthread_create(&t, NULL, run_late_server, &late);
+	m->run = gather_once;
+	meet_run(m);
+	pthread_join(t, NULL);
+	check_all(m, DICOMM_SUCCESS, NULL);
 }
 END_TEST
 
@@ -979,7 +1048,8 @@ int main(void)
 		strange,
 		a_crowd_of_strangers_does_not_push_out_who_has_proved_himself);
 	tcase_add_test(strange, all_addresses_of_a_host_are_tried);
-	tcase_add_loop_test(strange, a_false_id_server_is_not_believed, 0, 4);
+	tcase_add_loop_test(strange, a_false_id_server_is_not_believed, 0, 6);
+	tcase_add_test(strange, what_a_stranger_says_ends_no_rank);
 	tcase_add_test(nonsense, a_broken_join_request_is_refused);
 	tcase_add_loop_test(nonsense, a_rank_beyond_the_ranks_is_refused, 0, 4);
 	tcase_add_loop_test(nonsense, nonsense_of_a_rank_does_no_harm, 0, 8);

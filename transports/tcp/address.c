@@ -13,7 +13,7 @@
 #include "src/base/descriptors.h"
 
 #define MAGIC 0x50435444u /* "DTCP" */
-#define VERSION 1
+#define VERSION 2
 
 _Static_assert(sizeof(struct tcp_address) <=
 		       sizeof(((struct tp_blob *)0)->data),
@@ -54,6 +54,16 @@ uint64_t tcp_address_network(void)
 	return hash;
 }
 
+const char *tcp_address_protection(uint32_t protection)
+{
+	static const char *const names[TCP_PROTECTIONS] = {
+		[TCP_CLEAR] = "off",
+		[TCP_SIGNED] = "sign",
+		[TCP_ENCRYPTED] = "on"};
+
+	return protection < TCP_PROTECTIONS ? names[protection] : "unknown";
+}
+
 static void prove(const struct tcp_address *a, const uint8_t key[TCP_KEY],
 		  uint8_t proof[16])
 {
@@ -78,7 +88,7 @@ void tcp_address_make(const struct tp_device *dev, struct tp_blob *blob)
 	a.slots = dev->config.slots;
 	a.slot_bytes = dev->config.slot_bytes;
 	a.loopback = dev->loopback;
-	a.encrypts = dev->encrypts;
+	a.protection = dev->protection;
 	memcpy(a.listen, dev->listen, sizeof(a.listen));
 	prove(&a, dev->config.key, a.proof);
 	memset(blob, 0, sizeof(*blob));
@@ -113,10 +123,10 @@ bool tcp_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 			 "its tcp address is damaged, or from another job");
 		return false;
 	}
-	if (a->encrypts != dev->encrypts) {
+	if (a->protection != dev->protection) {
 		snprintf(why, len, "DICOMM_ENCRYPT is %s there, and %s here",
-			 a->encrypts ? "on" : "off",
-			 dev->encrypts ? "on" : "off");
+			 tcp_address_protection(a->protection),
+			 tcp_address_protection(dev->protection));
 		return false;
 	}
 	if ((a->loopback || dev->loopback) && a->network != dev->network) {

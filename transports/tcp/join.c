@@ -15,14 +15,15 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "src/base/auth.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "transports/tcp/seal.h"
 #include "transports/tcp/tcp.h"
 
-#define HELLO 0x31544344u /* "DCT1" */
-#define ANSWER 0x32544344u
-#define CONFIRM 0x33544344u
+#define HELLO 0x34544344u /* "DCT4" */
+#define ANSWER 0x35544344u
+#define CONFIRM 0x36544344u
 /* Who has called and not proved anything yet, beyond all that may have to. */
 #define STRANGERS_MAX 128
 #define STRANGER_MS 10000
@@ -42,9 +43,10 @@ struct hello {
 	uint32_t slots, slot_bytes;
 	uint32_t index, count; /* of the connections of the link */
 	uint64_t token;        /* of who is called */
-	uint32_t encrypts, zero;
+	uint32_t protection, zero;
 	uint8_t nonce[TCP_NONCE];
-	uint8_t proof[TCP_PROOF]; /* of all before */
+	uint8_t public[AUTH_PUBLIC]; /* where that is used */
+	uint8_t proof[TCP_PROOF];    /* of all before */
 };
 
 enum verdict { WELCOME, CROSSED, REFUSED };
@@ -53,6 +55,7 @@ struct answer {
 	uint32_t type, verdict;
 	char why[56];
 	uint8_t nonce[TCP_NONCE];
+	uint8_t public[AUTH_PUBLIC];
 	uint8_t proof[TCP_PROOF]; /* of the hello, and all before */
 };
 
@@ -60,8 +63,8 @@ struct confirm {
 	uint8_t proof[TCP_PROOF];
 };
 
-_Static_assert(sizeof(struct hello) == 48 + 2 * 32 &&
-		       sizeof(struct answer) == 64 + 2 * 32,
+_Static_assert(sizeof(struct hello) == 48 + 3 * 32 &&
+		       sizeof(struct answer) == 64 + 3 * 32,
 	       "no padding");
 _Static_assert(crypto_auth_BYTES == TCP_PROOF &&
 		       crypto_auth_KEYBYTES == TCP_KEY,
@@ -71,7 +74,8 @@ struct tcp_greeting {
 	struct hello hello;
 	struct answer answer;
 	struct confirm confirm;
-	size_t have; /* of the word that is coming */
+	struct auth_pair pair; /* of this connection alone */
+	size_t have;           /* of the word that is coming */
 };
 
 static void prove_hello(const struct hello *h, const uint8_t key[TCP_KEY],
@@ -135,31 +139,61 @@ static dicomm_result_t listen_to(struct tcp_conn *c, void *word, size_t len)
 
 /* ---- open ---- */
 
-/* Its keys are of what both have just made up. */
-static bool encrypt(struct tcp_conn *c)
+/*
+ * The key of the connection is of what both have just made up. Of an encrypted
+ * one it depends on key pairs, too, that both forget at once: so nobody reads a
+ * recording later, even if he learns the key of the communicator.
+ */
+static bool make_secret(const struct tcp_conn *c, uint8_t secret[TCP_SEAL_KEY])
 {
 	const struct tcp_greeting *g = c->greeting;
-	uint8_t secret[TCP_SEAL_KEY], all[sizeof(g->hello) + sizeof(g->answer)];
+	const uint8_t *key = c->dev->config.key;
+	uint8_t all[sizeof(g->hello) + sizeof(g->answer)], other[AUTH_KEY];
+	bool good = true;
 
-	if (!c->dev->encrypts)
-		return true;
+	_Static_assert(TCP_SEAL_KEY == AUTH_KEY && TCP_KEY == AUTH_KEY,
+		       "sizes");
 	memcpy(all, &g->hello, sizeof(g->hello));
 	memcpy(all + sizeof(g->hello), &g->answer, sizeof(g->answer));
-	crypto_generichash(secret, sizeof(secret), all, sizeof(all),
-			   c->dev->config.key, TCP_KEY);
-	c->seal = tcp_seal_open(secret, c->link->mine);
+	if (c->dev->protection == TCP_ENCRYPTED)
+		good = auth_agree(key, &g->pair,
+				  c->link->mine ? g->answer.public
+						: g->hello.public,
+				  all, sizeof(all), secret, other);
+	else
+		auth_prove(key, "dicomm signed wires", all, sizeof(all),
+			   secret);
+	/* tcp_seal_open() makes the keys of both directions of one. */
+	sodium_memzero(other, sizeof(other));
+	return good;
+}
+
+/* NULL: it can be used. */
+static const char *seal(struct tcp_conn *c)
+{
+	uint8_t secret[TCP_SEAL_KEY];
+
+	if (c->dev->protection == TCP_CLEAR)
+		return NULL;
+	if (!make_secret(c, secret))
+		return "its public key is not a valid one";
+	c->seal = c->dev->protection == TCP_ENCRYPTED
+			  ? tcp_seal_open(secret, c->link->mine)
+			  : tcp_seal_open_signed(secret, c->link->mine);
 	sodium_memzero(secret, sizeof(secret));
-	return c->seal;
+	return c->seal ? NULL : "out of memory";
 }
 
 static void open_conn(struct tcp_conn *c)
 {
 	struct tcp_link *link = c->link;
-	bool sealed = encrypt(c);
+	const char *why = seal(c);
 
 	tcp_join_forget(c);
-	if (!sealed || tcp_send_open(c) != DICOMM_SUCCESS) {
-		tcp_link_fail(link, DICOMM_ERR_REMOTE, "out of memory");
+	if (!why && tcp_send_open(c) != DICOMM_SUCCESS)
+		why = "out of memory";
+	if (why) {
+		tcp_link_fail(link, DICOMM_ERR_REMOTE, "%s", why);
 		return;
 	}
 	c->stage = TCP_OPEN;
@@ -188,6 +222,14 @@ static bool begin(struct tcp_conn *c)
 	return true;
 }
 
+static void make_pair(struct tcp_conn *c, uint8_t public[AUTH_PUBLIC])
+{
+	if (c->dev->protection != TCP_ENCRYPTED)
+		return;
+	auth_make_pair(&c->greeting->pair);
+	memcpy(public, c->greeting->pair.public, AUTH_PUBLIC);
+}
+
 /* ---- who calls ---- */
 
 static void cannot_call(struct tcp_link *link, int error)
@@ -210,8 +252,9 @@ static void say_hello(struct tcp_conn *c)
 	h->index = c->index;
 	h->count = c->link->count;
 	h->token = c->link->address->token;
-	h->encrypts = c->dev->encrypts;
+	h->protection = c->dev->protection;
 	randombytes_buf(h->nonce, sizeof(h->nonce));
+	make_pair(c, h->public);
 	prove_hello(h, config->key, h->proof);
 	c->stage = TCP_CALLING;
 	tcp_socket_watch(c, EPOLLIN);
@@ -258,16 +301,16 @@ static void hang_up(struct tcp_link *link)
 	link->mine = false;
 }
 
-/* Cut off before an answer. */
-static void call_later(struct tcp_link *link, int error)
+/* Cut off before an answer, or answered by who proves nothing: anybody may have
+ * done that. */
+static void call_later(struct tcp_link *link, const char *why)
 {
 	struct tp_device *dev = link->dev;
 
 	if (++link->calls > CALLS_MAX) {
 		tcp_link_fail(link, DICOMM_ERR_REMOTE,
 			      "%s does not answer a hello: %s",
-			      link->address->listen,
-			      error ? strerror(error) : "connection closed");
+			      link->address->listen, why);
 		return;
 	}
 	hang_up(link);
@@ -299,15 +342,13 @@ static void take_answer(struct tcp_conn *c)
 	if (status == DICOMM_AGAIN)
 		return;
 	if (status != DICOMM_SUCCESS) {
-		call_later(link, errno);
+		call_later(link, errno ? strerror(errno) : "connection closed");
 		return;
 	}
 	prove_answer(g, key, proof);
 	if (sodium_memcmp(proof, g->answer.proof, sizeof(proof)) ||
 	    g->answer.type != ANSWER || g->answer.why[55]) {
-		tcp_link_fail(link, DICOMM_ERR_REMOTE,
-			      "who answers at %s is another program",
-			      link->address->listen);
+		call_later(link, "who answers has not proved who it is");
 		return;
 	}
 	if (g->answer.verdict == CROSSED) {
@@ -362,8 +403,9 @@ static const char *objection(const struct tp_device *dev, const struct hello *h)
 		return "its slots are not like mine";
 	if (!h->count || h->count > TCP_CONNECTIONS || h->index >= h->count)
 		return "no such number of connections";
-	if (h->encrypts != dev->encrypts)
-		return "only one of us encrypts";
+	/* Addresses tell that, too, so nobody comes so far. */
+	if (h->protection != dev->protection)
+		return "its DICOMM_ENCRYPT is another";
 	link = &dev->links[h->from_rank];
 	if (link->closed || atomic_load(&link->status))
 		return "it has closed its side";
@@ -403,6 +445,7 @@ static void answer(struct tcp_conn *c)
 	if (link && link->mine && link->rank > (uint32_t)dev->config.rank)
 		a->verdict = CROSSED;
 	randombytes_buf(a->nonce, sizeof(a->nonce));
+	make_pair(c, a->public);
 	prove_answer(g, dev->config.key, a->proof);
 	if (!say(c, a, sizeof(*a)) || a->verdict != WELCOME) {
 		tcp_socket_drop(c);

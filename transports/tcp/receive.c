@@ -346,7 +346,12 @@ static int places(struct tcp_conn *c, struct iovec v[2])
 	return n;
 }
 
-/* True: the kernel may have more. */
+static bool holds_more(const struct tcp_conn *c)
+{
+	return c->stage == TCP_OPEN && c->seal && tcp_seal_holds(c->seal);
+}
+
+/* True: there may be more. */
 static bool receive_once(struct tcp_conn *c, bool *moved)
 {
 	struct iovec v[2];
@@ -374,12 +379,7 @@ static bool receive_once(struct tcp_conn *c, bool *moved)
 	if (is_amid_body(c))
 		take_body(c);
 	empty_stage(c);
-	return c->stage == TCP_OPEN && (size_t)got == all;
-}
-
-static bool holds_more(const struct tcp_conn *c)
-{
-	return c->stage == TCP_OPEN && c->seal && tcp_seal_holds(c->seal);
+	return c->stage == TCP_OPEN && ((size_t)got == all || holds_more(c));
 }
 
 bool tcp_receive(struct tcp_conn *c)

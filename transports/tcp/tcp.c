@@ -271,6 +271,15 @@ static uint32_t connections_of(const struct tp_config *config)
 	return n < TCP_CONNECTIONS ? n : TCP_CONNECTIONS;
 }
 
+static enum tcp_protection protection_of(const char *value)
+{
+	enum tcp_protection p = TCP_CLEAR;
+
+	while (strcmp(value, tcp_address_protection(p)))
+		p++;
+	return p;
+}
+
 static dicomm_result_t open_parts(struct tp_device *dev)
 {
 	if (sodium_init() < 0)
@@ -281,7 +290,7 @@ static dicomm_result_t open_parts(struct tp_device *dev)
 	randombytes_buf(&dev->token, sizeof(dev->token));
 	randombytes_buf(dev->seal_key, sizeof(dev->seal_key));
 	dev->network = tcp_address_network();
-	dev->encrypts = !strcmp(config_string(CONFIG_ENCRYPT), "on");
+	dev->protection = protection_of(config_string(CONFIG_ENCRYPT));
 	dev->connections = connections_of(&dev->config);
 	TRY(open_tables(dev));
 	TRY(tcp_socket_open(dev));

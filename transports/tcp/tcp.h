@@ -42,6 +42,9 @@
 /* For peers to hear a goodbye, and for an abort to get the lock. */
 #define TCP_DRAIN_NS UINT64_C(2000000000)
 
+/* What DICOMM_ENCRYPT asks for; peers have to agree. */
+enum tcp_protection { TCP_CLEAR, TCP_SIGNED, TCP_ENCRYPTED, TCP_PROTECTIONS };
+
 /* ---- address.c: what ranks tell each other ---- */
 
 struct tcp_address {
@@ -51,9 +54,9 @@ struct tcp_address {
 	uint64_t network;  /* hash of machine and network namespace */
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
-	uint32_t loopback; /* no other machine gets there */
-	uint32_t encrypts;
-	char listen[80]; /* "ADDRESS:PORT" */
+	uint32_t loopback;   /* no other machine gets there */
+	uint32_t protection; /* enum tcp_protection */
+	char listen[80];     /* "ADDRESS:PORT" */
 };
 
 struct tp_device;
@@ -61,6 +64,8 @@ void tcp_address_make(const struct tp_device *dev, struct tp_blob *blob);
 bool tcp_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 		       struct tcp_address *a, char *why, size_t len);
 uint64_t tcp_address_network(void);
+/* Its value of DICOMM_ENCRYPT */
+const char *tcp_address_protection(uint32_t protection);
 
 /* ---- frames ---- */
 
@@ -223,7 +228,7 @@ struct tp_device {
 	struct tp_config config;
 	uint64_t network, token;
 	uint8_t seal_key[16];
-	bool encrypts;
+	enum tcp_protection protection;
 	uint32_t connections; /* of a link that this rank makes */
 	char listen[80];
 	struct sockaddr_storage listens; /* the same */

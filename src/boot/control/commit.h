@@ -9,7 +9,7 @@
 #define DICOMM_BOOT_COMMIT_H
 
 #include "src/boot/control/recovery.h"
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 
 struct commit_config {
 	int rank, ranks;

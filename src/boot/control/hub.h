@@ -9,7 +9,7 @@
 
 #include "src/boot/control/members.h"
 #include "src/boot/control/rank_info.h"
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/sock.h"
 
 struct hub;

@@ -5,7 +5,7 @@
 #define DICOMM_BOOT_ID_H
 
 #include "dicomm.h"
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/sock.h"
 
 /*

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 
 struct handshake_alive;
 struct hub;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/sock.h"
 
 struct recovery;

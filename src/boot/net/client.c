@@ -148,9 +148,19 @@ dicomm_result_t client_next(struct client *a, struct client *b,
 	}
 }
 
+/* Before a proof: whoever says it, the caller tries again. */
+static dicomm_result_t unproved(struct client *c, dicomm_result_t claimed,
+				char *why, const char *words)
+{
+	c->claimed = claimed;
+	snprintf(why, FRAME_TEXT, "%.900s (it has not proved who it is)",
+		 words);
+	return DICOMM_ERR_REMOTE;
+}
+
 /* Waits for the frame that the handshake expects now. Returns DICOMM_ERR_REMOTE
- * for any other frame except a refusal: the other end does not belong to this
- * library, or no longer does, so the caller may try again. */
+ * for any other frame: the other end does not belong to this library, or no
+ * longer does, or refuses without a proof, so the caller may try again. */
 static dicomm_result_t expect(struct client *c, enum frame_type wanted,
 			      const struct client_patience *p,
 			      uint64_t until_ns, struct frame_reader *in,
@@ -158,6 +168,7 @@ static dicomm_result_t expect(struct client *c, enum frame_type wanted,
 {
 	enum frame_type type;
 	struct client *from;
+	char words[FRAME_TEXT];
 	uint32_t code;
 
 	TRY(client_next(c, NULL, until_ns, p->cancelled, &from, &type, in,
@@ -166,8 +177,9 @@ static dicomm_result_t expect(struct client *c, enum frame_type wanted,
 		return DICOMM_SUCCESS;
 	if (type == FRAME_REFUSED) {
 		code = frame_get_u32(in);
-		frame_get_text(in, why, FRAME_TEXT);
-		return frame_done(in) ? frame_status(code) : DICOMM_ERR_REMOTE;
+		frame_get_text(in, words, sizeof(words));
+		if (frame_done(in))
+			return unproved(c, frame_status(code), why, words);
 	}
 	snprintf(why, FRAME_TEXT, "it does not keep to the handshake");
 	return DICOMM_ERR_REMOTE;
@@ -178,6 +190,7 @@ static dicomm_result_t receive_challenge(struct client *c, struct handshake *h,
 					 uint64_t until_ns, char *why)
 {
 	struct frame_reader in;
+	char words[128];
 	uint64_t magic;
 	uint32_t protocol;
 
@@ -185,11 +198,11 @@ static dicomm_result_t receive_challenge(struct client *c, struct handshake *h,
 	magic = frame_get_u64(&in);
 	protocol = frame_get_u32(&in);
 	if (magic == HANDSHAKE_MAGIC && protocol != HANDSHAKE_PROTOCOL) {
-		snprintf(why, FRAME_TEXT,
+		snprintf(words, sizeof(words),
 			 "it speaks version %u of the join protocol, this "
 			 "rank version %u",
 			 protocol, HANDSHAKE_PROTOCOL);
-		return DICOMM_ERR_INVALID_USAGE;
+		return unproved(c, DICOMM_ERR_INVALID_USAGE, why, words);
 	}
 	frame_get_bytes(&in, h->listener_nonce, sizeof(h->listener_nonce));
 	frame_get_bytes(&in, h->listener_public, sizeof(h->listener_public));
@@ -299,7 +312,8 @@ static dicomm_result_t create(const struct sock_address *address,
 static dicomm_result_t attempt(const char *text, unsigned turn,
 			       const uint8_t key[AUTH_KEY],
 			       const struct client_patience *p, bool *nobody,
-			       struct client **out, char *why)
+			       dicomm_result_t *claimed, struct client **out,
+			       char *why)
 {
 	uint64_t until_ns = clock_ns() + ATTEMPT_NS;
 	struct sock_address address;
@@ -309,6 +323,7 @@ static dicomm_result_t attempt(const char *text, unsigned turn,
 	int err;
 
 	*nobody = false;
+	*claimed = DICOMM_SUCCESS;
 	if (until_ns > p->until_ns)
 		until_ns = p->until_ns;
 	if (!sock_resolve_turn(text, turn, &address, &reason)) {
@@ -324,6 +339,7 @@ static dicomm_result_t attempt(const char *text, unsigned turn,
 					  : DICOMM_ERR_REMOTE;
 	} else {
 		status = shake_hands(c, key, p, until_ns, why);
+		*claimed = c->claimed;
 	}
 	if (status == DICOMM_SUCCESS)
 		*out = c;
@@ -345,29 +361,51 @@ static void pause_ms(unsigned ms)
 		  NULL);
 }
 
+/* What the attempts so far have found. */
+struct findings {
+	char why[FRAME_TEXT]; /* the last that is worth telling */
+	dicomm_result_t claimed;
+	bool told;
+};
+
+static void keep_finding(struct findings *f, const char *address,
+			 dicomm_result_t status, dicomm_result_t claimed,
+			 char *why)
+{
+	/* The deadline may cut the last attempt short, and who has refused may
+	 * be gone; so report what an earlier one found. */
+	if (status == DICOMM_ERR_REMOTE && (claimed || !f->claimed)) {
+		memcpy(f->why, why, sizeof(f->why));
+		f->claimed = claimed;
+	} else if (f->why[0]) {
+		memcpy(why, f->why, sizeof(f->why));
+	}
+	if (claimed && !f->told)
+		log_warn("%s: %s: trying again", address, why);
+	f->told |= claimed != DICOMM_SUCCESS;
+}
+
 dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			    const struct client_patience *p,
 			    struct client **out, char why[FRAME_TEXT])
 {
 	unsigned ms = RETRY_FIRST_MS, turn = 0;
-	char seen[FRAME_TEXT] = "";
-	dicomm_result_t status;
+	struct findings found = {.why = ""};
+	dicomm_result_t status, claimed;
 	bool nobody;
 
 	for (;;) {
-		status = attempt(address, turn++, key, p, &nobody, out, why);
+		status = attempt(address, turn++, key, p, &nobody, &claimed,
+				 out, why);
 		if (status != DICOMM_ERR_REMOTE && status != DICOMM_ERR_TIMEOUT)
 			return status;
+		keep_finding(&found, address, status, claimed, why);
 		if (nobody && !p->until_it_listens)
-			return DICOMM_ERR_REMOTE;
-		/* The deadline may cut the last attempt short, so report what
-		 * an earlier one found. */
-		if (status == DICOMM_ERR_REMOTE)
-			memcpy(seen, why, sizeof(seen));
-		else if (seen[0])
-			memcpy(why, seen, sizeof(seen));
+			return found.claimed ? found.claimed
+					     : DICOMM_ERR_REMOTE;
 		if (clock_ns() + ms * 1000000ull >= p->until_ns)
-			return DICOMM_ERR_TIMEOUT;
+			return found.claimed ? found.claimed
+					     : DICOMM_ERR_TIMEOUT;
 		log_debug("%s: %s, trying again", address, why);
 		pause_ms(ms);
 		if (is_cancelled(p->cancelled))

@@ -9,11 +9,14 @@
 #ifndef DICOMM_BOOT_CLIENT_H
 #define DICOMM_BOOT_CLIENT_H
 
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/conn.h"
 
 struct client {
 	struct conn conn;
+	/* Of who listens there, and has not proved anything: why it refuses.
+	 * SUCCESS: it has not said so. */
+	dicomm_result_t claimed;
 	void *owner; /* used once the control thread serves it */
 };
 
@@ -26,8 +29,10 @@ struct client_patience {
 
 /* Connects and does the handshake. On failure writes the reason to `why` and
  * returns DICOMM_ERR_TIMEOUT, DICOMM_ERR_ABORTED (cancelled), DICOMM_ERR_REMOTE
- * (nobody listens there), DICOMM_ERR_INVALID_USAGE (refused),
- * DICOMM_ERR_NO_MEMORY or DICOMM_ERR_SYSTEM. */
+ * (nobody listens there), DICOMM_ERR_NO_MEMORY or DICOMM_ERR_SYSTEM. A refusal
+ * comes before the other end has proved anything, so that anybody may have sent
+ * it: it is tried again until until_ns, and then its status and its words are
+ * the result (DICOMM_ERR_INVALID_USAGE: a wrong secret). */
 dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			    const struct client_patience *p,
 			    struct client **out, char why[FRAME_TEXT]);

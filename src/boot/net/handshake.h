@@ -16,7 +16,7 @@
 #ifndef DICOMM_BOOT_HANDSHAKE_H
 #define DICOMM_BOOT_HANDSHAKE_H
 
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/seal.h"
 
 #define HANDSHAKE_MAGIC 0x01006d6d6f636964ull /* "dicomm", 0, 1 */

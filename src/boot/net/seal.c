@@ -19,7 +19,8 @@ struct seal {
 	crypto_secretstream_xchacha20poly1305_state send, receive;
 	uint8_t send_key[SEAL_KEY], receive_key[SEAL_KEY];
 	bool sends, receives; /* this direction has started */
-	bool forged;          /* never reset */
+	/* FRAME_MORE, or why the other end's stream is over. That stays. */
+	enum frame_found over;
 
 	/* The header of the frame whose payload has not arrived yet. */
 	bool has_header;
@@ -86,10 +87,8 @@ size_t seal_wants(const struct seal *s)
 
 static bool pull(struct seal *s, const uint8_t *from, size_t len, uint8_t *to)
 {
-	if (crypto_secretstream_xchacha20poly1305_pull(
-		    &s->receive, to, NULL, NULL, from, len + SEAL_TAG, NULL, 0))
-		s->forged = true;
-	return !s->forged;
+	return !crypto_secretstream_xchacha20poly1305_pull(
+		&s->receive, to, NULL, NULL, from, len + SEAL_TAG, NULL, 0);
 }
 
 static bool reserve(struct seal *s, size_t len)
@@ -117,10 +116,11 @@ static enum frame_found open_part(struct seal *s, const uint8_t *data,
 
 	if (!s->receives) {
 		s->receives = true;
-		s->forged = crypto_secretstream_xchacha20poly1305_init_pull(
-				    &s->receive, data, s->receive_key) != 0;
+		if (crypto_secretstream_xchacha20poly1305_init_pull(
+			    &s->receive, data, s->receive_key))
+			return FRAME_FORGED;
 		sodium_memzero(s->receive_key, sizeof(s->receive_key));
-		return s->forged ? FRAME_FORGED : FRAME_MORE;
+		return FRAME_MORE;
 	}
 	if (!s->has_header) {
 		if (!pull(s, data, FRAME_HEADER, s->header))
@@ -149,14 +149,15 @@ enum frame_found seal_open(struct seal *s, const uint8_t *data, size_t len,
 	size_t n;
 
 	*used = 0;
-	while (!s->forged) {
+	while (s->over == FRAME_MORE) {
 		n = seal_wants(s);
 		if (len - *used < n)
 			return FRAME_MORE;
 		found = open_part(s, data + *used, limit, type, payload);
 		*used += n;
-		if (found != FRAME_MORE)
+		if (found == FRAME_COMPLETE)
 			return found;
+		s->over = found;
 	}
-	return FRAME_FORGED;
+	return s->over;
 }

@@ -17,7 +17,7 @@
 #include "src/base/config.h"
 #include "src/base/descriptors.h"
 #include "src/base/log.h"
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 #include "src/boot/net/sock.h"
 
 #define BACKLOG 4096 /* the kernel limits it to net.core.somaxconn */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cryptography of the control plane, with libsodium: keys made from texts,
- * proofs that both ends of a connection know the key of an id, and the keys of
- * a connection.
+ * The cryptography of connections, with libsodium: keys made from texts, proofs
+ * that both ends of a connection know a key, and the keys of a connection.
  */
-#ifndef DICOMM_BOOT_AUTH_H
-#define DICOMM_BOOT_AUTH_H
+#ifndef DICOMM_BASE_AUTH_H
+#define DICOMM_BASE_AUTH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #include <sodium.h>
 
 #include "src/base/log.h"
-#include "src/boot/net/auth.h"
+#include "src/base/auth.h"
 
 static_assert(AUTH_KEY == crypto_auth_KEYBYTES, "size of a key");
 static_assert(AUTH_PROOF == crypto_auth_BYTES, "size of a proof");
