@@ -282,8 +282,9 @@ static enum recovery_state probe_one(const char *text, int rank, int ms)
 	for (int r = 0; r < RANKS; r++)
 		texts_of[r] = text;
 	states[rank] = RECOVERY_IDLE;
-	ck_assert_int_eq(recovery_probe(probe_key, texts_of, RANKS, states, ms),
-			 DICOMM_SUCCESS);
+	ck_assert_int_eq(
+		recovery_probe(probe_key, texts_of, RANKS, -1, states, ms, ms),
+		DICOMM_SUCCESS);
 	return states[rank];
 }
 
