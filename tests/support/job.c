@@ -4,6 +4,8 @@
 
 #include <check.h>
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +33,7 @@ void __gcov_dump(void);
 #define DOERS 64 /* ranks that can tell what they are doing */
 #define DOING_BYTES 200
 #define RANKS 64 /* whose pids are known */
+#define BARRIER_YIELDS 100
 
 /* What all processes of a job see. */
 struct board {
@@ -175,13 +179,22 @@ void job_barrier(void)
 	if (atomic_fetch_add(&board->arrived, 1) + 1 == current->ranks) {
 		atomic_store(&board->arrived, 0);
 		atomic_fetch_add(&board->round, 1);
+		syscall(SYS_futex, &board->round, FUTEX_WAKE, INT_MAX, NULL,
+			NULL, 0);
 		return;
 	}
-	while (atomic_load(&board->round) == round) {
+	/* Those that come late need the cores. */
+	for (int i = 0; atomic_load(&board->round) == round; i++) {
+		struct timespec t = {0, 50000000};
+
 		/* Who failed does not come; the job is lost anyway. */
 		if (atomic_load(&board->failures))
 			_exit(1);
-		sched_yield();
+		if (i < BARRIER_YIELDS)
+			sched_yield();
+		else
+			syscall(SYS_futex, &board->round, FUTEX_WAIT, round, &t,
+				NULL, 0);
 	}
 }
 
