@@ -30,7 +30,8 @@ struct job {
 	bool bare;
 	/* "NAME=value" for the environment of all ranks; NULL ends. */
 	const char *env[8];
-	int timeout_s; /* 0: 20 */
+	/* 0: 20. Up to STARVED_TIMES as long if the ranks lack cores. */
+	int timeout_s;
 	/* Ranks that may be ended by SIGKILL: bit r. */
 	unsigned may_die;
 	/* Runs beside the ranks in a process of its own, which stops or kills
