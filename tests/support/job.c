@@ -257,6 +257,11 @@ bool job_is_short(void)
 	return is_set("DICOMM_TEST_SHORT");
 }
 
+bool job_is_costly(void)
+{
+	return job_is_sanitized() || is_set("DICOMM_TEST_TIMES");
+}
+
 bool job_uses(const char *transport)
 {
 	const char *list = getenv("DICOMM_TRANSPORTS");
