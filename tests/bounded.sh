@@ -4,17 +4,20 @@
 # built with Check leaves its single cases in NAME.tap, where scripts/count
 # finds them.
 for last; do :; done
-seconds=${DICOMM_TEST_SECONDS:-120}
+seconds=${DICOMM_TEST_SECONDS:-420}
 case $last in
 */torch.sh) seconds=900 ;; # may have to download PyTorch
 esac
 CK_TAP_LOG_FILE_NAME=${last%.sh}.tap
 CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-30}
+# Jobs have bounds of their own, which grow where they lack cores: by as much as
+# STARVED_TIMES of tests/support/starved.h.
+CK_TIMEOUT_MULTIPLIER=$((5 * ${DICOMM_TEST_TIMES:-1}))
 case $last in
 *.sh) unset CK_TAP_LOG_FILE_NAME ;;
 *)
 	rm -f "$CK_TAP_LOG_FILE_NAME"
-	export CK_TAP_LOG_FILE_NAME CK_DEFAULT_TIMEOUT
+	export CK_TAP_LOG_FILE_NAME CK_DEFAULT_TIMEOUT CK_TIMEOUT_MULTIPLIER
 	;;
 esac
 

@@ -35,9 +35,10 @@
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 
-/* With many ranks on one machine, answers to probes may be late. A rank that
- * stands still never answers, so it costs that time in each round: no more than
- * a share of all there is. */
+/* How long no answer to any probe comes before the rest counts as gone; with
+ * many ranks on one machine they may be late. A rank that stands still never
+ * answers, so it costs that time in each round: no more than a share of all
+ * there is. */
 #define PROBE_MS 3000
 #define PROBE_MS_PER_RANK 10
 #define PROBE_SHARE 6
@@ -92,7 +93,8 @@ static int probe_ms(const struct dicomm_comm *parent)
 	return (int)(ms < most ? ms : most);
 }
 
-static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
+static dicomm_result_t probe(struct shrink_args *a, enum recovery_state own,
+			     enum recovery_state *states)
 {
 	const struct dicomm_comm *parent = a->parent;
 	const char **addresses =
@@ -108,24 +110,26 @@ static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 		addresses[r] = parent->members[r].recovery;
 		states[r] = a->excluded[r] ? RECOVERY_GONE : RECOVERY_IDLE;
 	}
+	states[parent->rank] = own;
 	comm_recovery_key(parent, key);
-	status = recovery_probe(key, addresses, parent->ranks, states,
-				probe_ms(parent));
+	status = recovery_probe(key, addresses, parent->ranks, parent->rank,
+				states, probe_ms(parent), parent->join_ms / 2);
 	auth_forget(key, sizeof(key));
 	free(addresses);
 	return status;
 }
 
-static dicomm_result_t find_survivors(struct shrink_args *a, bool is_own_late,
-				      bool *alive, struct survivors *s)
+static dicomm_result_t find_survivors(struct shrink_args *a,
+				      enum recovery_state own, bool *alive,
+				      struct survivors *s)
 {
 	const struct dicomm_comm *parent = a->parent;
 	uint64_t set = UINT64_C(0xcbf29ce484222325);
 	enum recovery_state *states = a->states;
 	bool late;
 
-	TRY(probe(a, states));
-	late = is_own_late || is_late(states, parent->ranks);
+	TRY(probe(a, own, states));
+	late = is_late(states, parent->ranks);
 	*s = (struct survivors){.first = -1};
 	for (int r = 0; r < parent->ranks; r++) {
 		alive[r] = states[r] != RECOVERY_GONE;
@@ -151,11 +155,6 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 				      const bool *alive,
 				      const struct survivors *s)
 {
-	if (!alive[parent->rank])
-		return FAIL(DICOMM_ERR_SYSTEM,
-			    "comm_shrink: rank %d does not reach itself at %s",
-			    parent->rank,
-			    parent->members[parent->rank].recovery);
 	if (2 * s->count > parent->ranks ||
 	    (2 * s->count == parent->ranks && alive[0]))
 		return DICOMM_SUCCESS;
@@ -259,15 +258,14 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 	uint64_t end = begin + patience_ms, until, now;
 	uint64_t round_ms =
 		ROUND_MS + ROUND_MS_PER_RANK * (uint64_t)a->parent->ranks;
+	enum recovery_state own;
 	struct survivors s;
 	dicomm_result_t status;
 
 	for (;;) {
-		now = clock_ms();
-		recovery_set_state(a->parent->recovery,
-				   now < late ? RECOVERY_SHRINKING
-					      : RECOVERY_LATE);
-		TRY(find_survivors(a, now >= late, alive, &s));
+		own = clock_ms() < late ? RECOVERY_SHRINKING : RECOVERY_LATE;
+		recovery_set_state(a->parent->recovery, own);
+		TRY(find_survivors(a, own, alive, &s));
 		TRY(check_majority(a->parent, alive, &s));
 		now = clock_ms(); /* probes may have taken long */
 		until = now < late ? late : end;

@@ -22,6 +22,8 @@
 #define NAP_AFTER_NS UINT64_C(20000000)
 #define LOOK_NS UINT64_C(50000000)
 #define NAP_US 50
+#define CROWD 4 /* ranks for each core */
+#define CROWD_NAP_US 20000
 #define REST_US 500
 #define REST_MAX_US 5000
 #define REST_SHARE 16
@@ -469,12 +471,24 @@ unsigned wait_spin(const struct dicomm_comm *comm)
 							    : comm->spin;
 }
 
+/* Naps where nothing wakes this thread. Where many ranks share a core, each
+ * naps longer, else they would do nothing but wake. */
+static void nap_briefly(const struct dicomm_comm *comm)
+{
+	long us = NAP_US;
+	struct timespec t = {0, 0};
+
+	if (comm->node_ranks > CROWD * comm->node_cores)
+		us = us * comm->node_ranks / comm->node_cores;
+	t.tv_nsec = (us < CROWD_NAP_US ? us : CROWD_NAP_US) * 1000;
+	nanosleep(&t, NULL);
+}
+
 /* Gives the core away. Messages that pass through the kernel need this thread
  * to sleep. If neighbours could not wake it, or it has other work, it sleeps
  * only briefly. */
 static void rest(struct dicomm_comm *comm, bool alone)
 {
-	const struct timespec t = {0, NAP_US * 1000};
 	struct comm_transport *w = comm->slow_transport;
 	bool brief = false;
 
@@ -485,7 +499,7 @@ static void rest(struct dicomm_comm *comm, bool alone)
 		brief = !alone;
 	}
 	if (!w)
-		nanosleep(&t, NULL);
+		nap_briefly(comm);
 	else
 		w->transport->wait(
 			w->device,
@@ -508,11 +522,10 @@ static unsigned rest_us(const struct wait_for *f, uint64_t waited_ns)
  * wake this thread, it sleeps only briefly. */
 static void nap(const struct wait_for *f, uint64_t waited_ns)
 {
-	const struct timespec t = {0, NAP_US * 1000};
 	struct comm_transport *w = f->comm->only_transport;
 
 	if (!w)
-		nanosleep(&t, NULL);
+		nap_briefly(f->comm);
 	else if (!w->transport->slow_poll)
 		w->transport->wait(w->device, rest_us(f, waited_ns));
 }

@@ -14,6 +14,7 @@
 #include "tests/support/job.h"
 #include "tests/support/prompt.h"
 #include "tests/support/runner.h"
+#include "tests/support/starved.h"
 #include "tests/support/trial.h"
 
 #define PATIENCE_S 20.0
@@ -126,7 +127,7 @@ static void time_out(struct job_rank *me)
 			usleep(1000);
 			JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
 		} while (async == DICOMM_SUCCESS &&
-			 job_seconds() - begin < PATIENCE_S);
+			 job_seconds() - begin < PATIENCE_S + starved_s());
 		JOB_CHECK(async == DICOMM_ERR_TIMEOUT, "async %d", (int)async);
 	}
 	check_time("time-out", begin, TIMEOUT_MS / 1e3);

@@ -52,7 +52,7 @@ static void run_small(struct job_rank *me)
 /* A process under a sanitizer needs several times the memory. */
 static int many(void)
 {
-	if (job_is_short())
+	if (job_is_short() && job_is_costly())
 		return 16;
 	return job_is_long() || !job_is_sanitized() ? 512 : 64;
 }
@@ -69,7 +69,8 @@ END_TEST
 START_TEST(many_threads_are_ranks)
 {
 	job_run(&(struct job){.run = run,
-			      .ranks = job_is_short() ? 16 : 64,
+			      .ranks = (job_is_short() && job_is_costly()) ? 16
+									   : 64,
 			      .threads = true,
 			      .env = {FEW_PEERS},
 			      .timeout_s = LIMIT_S});

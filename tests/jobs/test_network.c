@@ -23,6 +23,7 @@
 #include "src/base/log.h"
 #include "tests/support/leaks.h"
 #include "tests/support/runner.h"
+#include "tests/support/starved.h"
 #include "tests/support/storm.h"
 #include "tests/support/trial.h"
 #include "transports/transport.h"
@@ -30,7 +31,7 @@
 #define MOST_RANKS 4
 #define CALLS 60
 #define BOUND_S 1.0
-#define SLACK_S 2.0
+#define SLACK_S (2.0 + starved_s())
 #define READY_S 20.0
 #define BLOCK ((size_t)1 << 20)
 #define LATE_MS 300

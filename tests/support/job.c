@@ -4,6 +4,8 @@
 
 #include <check.h>
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,9 +17,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tests/support/starved.h"
 
 #ifdef COUNT_LINES
 void __gcov_dump(void);
@@ -30,6 +35,7 @@ void __gcov_dump(void);
 #define DOERS 64 /* ranks that can tell what they are doing */
 #define DOING_BYTES 200
 #define RANKS 64 /* whose pids are known */
+#define BARRIER_YIELDS 100
 
 /* What all processes of a job see. */
 struct board {
@@ -175,13 +181,22 @@ void job_barrier(void)
 	if (atomic_fetch_add(&board->arrived, 1) + 1 == current->ranks) {
 		atomic_store(&board->arrived, 0);
 		atomic_fetch_add(&board->round, 1);
+		syscall(SYS_futex, &board->round, FUTEX_WAKE, INT_MAX, NULL,
+			NULL, 0);
 		return;
 	}
-	while (atomic_load(&board->round) == round) {
+	/* Those that come late need the cores. */
+	for (int i = 0; atomic_load(&board->round) == round; i++) {
+		struct timespec t = {0, 50000000};
+
 		/* Who failed does not come; the job is lost anyway. */
 		if (atomic_load(&board->failures))
 			_exit(1);
-		sched_yield();
+		if (i < BARRIER_YIELDS)
+			sched_yield();
+		else
+			syscall(SYS_futex, &board->round, FUTEX_WAIT, round, &t,
+				NULL, 0);
 	}
 }
 
@@ -240,6 +255,11 @@ bool job_is_long(void)
 bool job_is_short(void)
 {
 	return is_set("DICOMM_TEST_SHORT");
+}
+
+bool job_is_costly(void)
+{
+	return job_is_sanitized() || is_set("DICOMM_TEST_TIMES");
 }
 
 bool job_uses(const char *transport)
@@ -414,17 +434,32 @@ static void kill_rest(struct child *children, int n, int seconds)
 	}
 }
 
+/* Have the ranks waited for cores in a tenth of these seconds, or more? */
+static bool are_starved(const struct child *children, int n, double seconds,
+			double *before)
+{
+	double sum = 0, gained;
+
+	for (int i = 0; i < n; i++)
+		if (!children[i].ended)
+			sum += starved_process_s(children[i].pid);
+	gained = sum - *before;
+	*before = sum;
+	return gained > seconds / 10;
+}
+
+/* The bound is for the time in which the ranks have cores. */
 static void watch(struct child *children, int n)
 {
-	const char *times = getenv("CK_TIMEOUT_MULTIPLIER");
+	const char *times = getenv("DICOMM_TEST_TIMES");
 	int seconds =
 		current->timeout_s ? current->timeout_s : DEFAULT_TIMEOUT_S;
-	double end;
+	double end, starved = 0;
+	int extended = 0;
 	sigset_t chld;
 
 	if (job_is_sanitized())
 		seconds *= 3;
-	/* Where Check gives tests more time, their jobs need it. */
 	if (times && atoi(times) > 1)
 		seconds *= atoi(times);
 	end = job_seconds() + seconds;
@@ -434,8 +469,12 @@ static void watch(struct child *children, int n)
 		struct timespec t = {0, 100000000};
 
 		if (job_seconds() > end) {
-			kill_rest(children, n, seconds);
-			break;
+			if (++extended == STARVED_TIMES ||
+			    !are_starved(children, n, seconds, &starved)) {
+				kill_rest(children, n, seconds * extended);
+				break;
+			}
+			end += seconds;
 		}
 		sigtimedwait(&chld, NULL, &t);
 	}

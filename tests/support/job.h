@@ -30,7 +30,8 @@ struct job {
 	bool bare;
 	/* "NAME=value" for the environment of all ranks; NULL ends. */
 	const char *env[8];
-	int timeout_s; /* 0: 20 */
+	/* 0: 20. Up to STARVED_TIMES as long if the ranks lack cores. */
+	int timeout_s;
 	/* Ranks that may be ended by SIGKILL: bit r. */
 	unsigned may_die;
 	/* Runs beside the ranks in a process of its own, which stops or kills
@@ -70,9 +71,12 @@ double job_seconds(void);
 void job_sleep_ms(int ms);
 /* Long variants of tests are asked for: DICOMM_TEST_LONG. */
 bool job_is_long(void);
-/* Less is to be tried, and between 2 to 4 ranks, for where the tests run all
- * takes long (tests/vm): DICOMM_TEST_SHORT. */
+/* Less is to be tried, and between 2 to 4 ranks, where all takes long
+ * (tests/vm), or somebody waits for it (scripts/test): DICOMM_TEST_SHORT. */
 bool job_is_short(void);
+/* Each process takes much memory or time: under a sanitizer, or where bounds
+ * are some times as long (DICOMM_TEST_TIMES). */
+bool job_is_costly(void);
 /* Does DICOMM_TRANSPORTS name that as one to use? */
 bool job_uses(const char *transport);
 /* Under a sanitizer everything takes longer, and memory is not what it was. */

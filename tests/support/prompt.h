@@ -18,8 +18,9 @@
  * and fails unless most were below PROMPT_S. */
 void prompt_add(Suite *suite);
 
-/* For ranks: what was due due_s after it began has ended after took_s. Ends the
- * job if that is beyond the slack. A kind has up to 31 letters. */
+/* For ranks: what was due due_s after it began has ended after took_s. The time
+ * in which this process lacked cores does not count. Ends the job if the rest
+ * is beyond the slack. A kind has up to 31 letters. */
 void prompt_check(const char *kind, double took_s, double due_s);
 
 #endif

@@ -16,6 +16,7 @@
 #include "tests/transports/ranks.h"
 #ifdef HAVE_UCX
 #include "transports/ucx/load.h"
+#include "tests/support/starved.h"
 #endif
 
 extern char **environ;
@@ -482,7 +483,8 @@ static void open_in_child(const struct tp_config *config, bool may)
 	    (!may && !strstr(why, "of which this is a fork")))
 		_exit(1);
 	status = t->open(config, &dev);
-	if (may != (status == DICOMM_SUCCESS) || clock_ms() - begin > 5000)
+	if (may != (status == DICOMM_SUCCESS) ||
+	    clock_ms() - begin > 5000 + starved_ms())
 		_exit(2);
 	if (dev)
 		t->close(dev);

@@ -13,11 +13,12 @@
 #include "src/boot/control/control.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
+#include "tests/support/starved.h"
 
 #define RANKS 6
 /* From the moment of a death: what a process may lack its core, too. Who was
  * not told would wait for much longer. */
-#define SOON_MS 4000
+#define SOON_MS (4000 + starved_ms())
 
 enum flag { WHO, WHEN, KILLED_AT_MS, ALIVE };
 

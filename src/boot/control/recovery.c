@@ -33,11 +33,16 @@
 #define PAUSE_NS 200000000ull
 /* How long a connection may take to send a probe before it is closed. It may
  * belong to a rank that wants to join; such a rank tries again. */
-#define PROBE_NS 1000000000ull
+#define PROBE_NS 10000000000ull
 /* Most such connections; one more closes the oldest. */
 #define PENDING_MAX 256
 #define RETRY_MS 10 /* pause before the next probe if there was no answer */
-#define ANSWER 256  /* bytes to receive, including an answer */
+/* Probes that a rank has under way at a time, so that hundreds of ranks on one
+ * machine do not ask one of them all at once. Ranks that do not answer for
+ * SILENT_MS make room for as many others. */
+#define PROBES 16
+#define SILENT_MS 100
+#define ANSWER 256 /* bytes to receive, including an answer */
 
 /* A connection from which a probe may arrive. */
 struct visitor {
@@ -316,6 +321,7 @@ void recovery_connect_all(const char *const *addresses, int n,
 struct probe {
 	int fd;     /* -1: not connected */
 	bool asked; /* the probe has been sent */
+	bool ended; /* or never wanted */
 	/* If fd is -1: when to connect again; 0: never. */
 	uint64_t retry_ms;
 	uint8_t nonce[AUTH_NONCE];
@@ -327,7 +333,12 @@ struct prober {
 	const uint8_t *key;
 	const char *const *addresses;
 	enum recovery_state *states;
-	int n, waiting;
+	int n, own;
+	int begun;   /* of the n, from the rank after this one on */
+	int waiting; /* for the answers of so many, begun or not */
+	int under_way, room;
+	uint64_t answered_ms; /* the last one */
+	uint64_t moved_ms;    /* the same, or when there was more room */
 	struct probe *probes;
 	struct pollfd *polls;
 };
@@ -347,8 +358,11 @@ static void end_probe(struct prober *p, int i, enum recovery_state state)
 		close(p->probes[i].fd);
 	p->probes[i].fd = -1;
 	p->probes[i].retry_ms = 0;
+	p->probes[i].ended = true;
 	p->states[i] = state;
 	p->waiting--;
+	p->under_way--;
+	p->answered_ms = p->moved_ms = clock_ms();
 }
 
 /* The connection ended without an answer. That rank may be about to serve an
@@ -360,14 +374,6 @@ static void retry_probe(struct probe *b)
 	b->asked = false;
 	b->got = 0;
 	b->retry_ms = clock_ms() + RETRY_MS;
-}
-
-static void begin_probe(struct prober *p, int i, int fd)
-{
-	p->probes[i].fd = fd;
-	p->probes[i].retry_ms = 0;
-	if (fd < 0)
-		end_probe(p, i, RECOVERY_GONE);
 }
 
 static bool send_probe(struct probe *b)
@@ -438,16 +444,50 @@ static void go_on(struct prober *p, int i)
 	read_answer(p, i);
 }
 
-/* Waits until a probe can go on, at most until until_ms. */
+/* Within a machine a connection is made at once. */
+static void begin_probe(struct prober *p, int i)
+{
+	struct pollfd ready = {.fd = recovery_connect(p->addresses[i]),
+			       .events = POLLOUT};
+
+	p->probes[i].fd = ready.fd;
+	p->probes[i].retry_ms = 0;
+	if (ready.fd < 0)
+		end_probe(p, i, RECOVERY_GONE);
+	else if (poll(&ready, 1, 0) > 0)
+		go_on(p, i);
+}
+
+static void begin_some(struct prober *p, uint64_t now)
+{
+	if (p->under_way == p->room && now >= p->moved_ms + SILENT_MS) {
+		p->room += PROBES;
+		p->moved_ms = now;
+	}
+	while (p->begun < p->n && p->under_way < p->room) {
+		int i = (p->own + 1 + p->begun++) % p->n;
+
+		if (p->probes[i].ended)
+			continue;
+		p->under_way++;
+		begin_probe(p, i);
+	}
+}
+
+/* Waits until a probe can go on, or another one may begin, at most until
+ * until_ms. */
 static void wait_probes(struct prober *p, uint64_t until_ms)
 {
 	uint64_t now = clock_ms(), next = until_ms;
 
+	begin_some(p, now);
+	if (p->begun < p->n && p->moved_ms + SILENT_MS < next)
+		next = p->moved_ms + SILENT_MS;
 	for (int i = 0; i < p->n; i++) {
 		struct probe *b = &p->probes[i];
 
 		if (b->retry_ms && b->retry_ms <= now)
-			begin_probe(p, i, recovery_connect(p->addresses[i]));
+			begin_probe(p, i);
 		if (b->retry_ms && b->retry_ms < next)
 			next = b->retry_ms;
 		p->polls[i] = (struct pollfd){
@@ -461,48 +501,50 @@ static void wait_probes(struct prober *p, uint64_t until_ms)
 			go_on(p, i);
 }
 
-static void probe_all(struct prober *p, bool *wanted, int *fds,
-		      uint64_t until_ms)
+static void probe_all(struct prober *p, uint64_t quiet_ms, uint64_t most_ms)
 {
-	for (int i = 0; i < p->n; i++) {
-		wanted[i] = p->states[i] != RECOVERY_GONE;
-		p->waiting += wanted[i];
-	}
-	recovery_connect_all(p->addresses, p->n, wanted, fds);
+	uint64_t now = clock_ms(), end = now + most_ms;
+
 	for (int i = 0; i < p->n; i++) {
 		p->probes[i].fd = -1;
-		if (wanted[i])
-			begin_probe(p, i, fds[i]);
+		p->probes[i].ended =
+			i == p->own || p->states[i] == RECOVERY_GONE;
+		p->waiting += !p->probes[i].ended;
 	}
-	while (p->waiting && clock_ms() < until_ms)
-		wait_probes(p, until_ms);
+	p->room = PROBES;
+	p->answered_ms = p->moved_ms = now;
+	while (p->waiting && now < end && now < p->answered_ms + quiet_ms) {
+		uint64_t until = p->answered_ms + quiet_ms;
+
+		wait_probes(p, until < end ? until : end);
+		now = clock_ms();
+	}
 	for (int i = 0; i < p->n; i++)
-		if (p->probes[i].fd >= 0 || p->probes[i].retry_ms)
+		if (!p->probes[i].ended)
 			end_probe(p, i, RECOVERY_GONE);
 }
 
 dicomm_result_t recovery_probe(const uint8_t key[AUTH_KEY],
-			       const char *const *addresses, int n,
-			       enum recovery_state *states, int timeout_ms)
+			       const char *const *addresses, int n, int own,
+			       enum recovery_state *states, int quiet_ms,
+			       int most_ms)
 {
-	struct prober p = {
-		.key = key, .addresses = addresses, .states = states, .n = n};
-	uint64_t until_ms = clock_ms() + (uint64_t)timeout_ms;
-	bool *wanted = calloc((size_t)n, sizeof(*wanted));
-	int *fds = calloc((size_t)n, sizeof(*fds));
+	struct prober p = {.key = key,
+			   .addresses = addresses,
+			   .states = states,
+			   .n = n,
+			   .own = own};
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	p.probes = calloc((size_t)n, sizeof(*p.probes));
 	p.polls = calloc((size_t)n, sizeof(*p.polls));
-	if (wanted && fds && p.probes && p.polls) {
+	if (p.probes && p.polls) {
 		sock_make_room((uint32_t)n);
-		probe_all(&p, wanted, fds, until_ms);
+		probe_all(&p, (uint64_t)quiet_ms, (uint64_t)most_ms);
 	} else {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "recovery: no memory to probe %d ranks", n);
 	}
-	free(wanted);
-	free(fds);
 	free(p.probes);
 	free(p.polls);
 	return status;

@@ -37,13 +37,15 @@ void recovery_set_state(struct recovery *r, enum recovery_state state);
 /* r may be NULL. */
 void recovery_close(struct recovery *r);
 
-/* Probes rank i at addresses[i], for each of the n ranks whose state is not
- * RECOVERY_GONE, and sets the states. Takes at most timeout_ms for all ranks
- * together. A rank is found to be gone at once if nobody listens at its
- * address. */
+/* Probes rank i at addresses[i], for each of the n ranks but `own` (-1: none is
+ * left out) whose state is not RECOVERY_GONE, and sets the states. Ends when
+ * nobody has answered for quiet_ms, or after most_ms: where hundreds of ranks
+ * share a core, answers are slow to come, but they do come. A rank is found to
+ * be gone at once if nobody listens at its address. */
 dicomm_result_t recovery_probe(const uint8_t key[AUTH_KEY],
-			       const char *const *addresses, int n,
-			       enum recovery_state *states, int timeout_ms);
+			       const char *const *addresses, int n, int own,
+			       enum recovery_state *states, int quiet_ms,
+			       int most_ms);
 
 /* Starts to connect to an address. Returns the socket, or -1 if nobody listens
  * there. */
