@@ -39,17 +39,93 @@ struct ncclComm *nccl_handle_new(const char *f, enum nccl_state state)
 	c->comm = NULL;
 	c->blocking = true;
 	c->redops = NULL;
+	c->children = NULL;
+	c->parent = NULL;
 	c->next = NULL;
 	atomic_store(&c->busy, 0);
 	atomic_store(&c->state, state);
 	return c;
 }
 
+/* With the lock. */
+static void take_from_parent(struct ncclComm *child)
+{
+	struct ncclComm *parent = child->parent, *c;
+
+	if (!parent)
+		return;
+	child->parent = NULL;
+	c = parent->children;
+	if (c == child) {
+		parent->children = child->next;
+		return;
+	}
+	while (c->next != child)
+		c = c->next;
+	c->next = child->next;
+}
+
+void nccl_child_add(struct ncclComm *parent, struct ncclComm *child)
+{
+	pthread_mutex_lock(&lock);
+	child->next = parent->children;
+	child->parent = parent;
+	parent->children = child;
+	pthread_mutex_unlock(&lock);
+}
+
+void nccl_child_is_made(struct ncclComm *child)
+{
+	if (!atomic_load_explicit(&child->parent, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&lock);
+	take_from_parent(child);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Of a child that is ended meanwhile nothing is told. */
+static dicomm_result_t state_of(struct ncclComm *child)
+{
+	dicomm_result_t error = DICOMM_SUCCESS;
+
+	if (!nccl_enter_shared(child, NCCL_THERE))
+		return DICOMM_SUCCESS;
+	dicomm_comm_get_async_error(child->comm, &error);
+	nccl_leave_shared(child);
+	return error;
+}
+
+dicomm_result_t nccl_children_state(struct ncclComm *parent)
+{
+	dicomm_result_t state = DICOMM_SUCCESS, one;
+	struct ncclComm *next;
+
+	if (!atomic_load_explicit(&parent->children, memory_order_relaxed))
+		return DICOMM_SUCCESS;
+	pthread_mutex_lock(&lock);
+	for (struct ncclComm *c = parent->children; c; c = next) {
+		next = c->next;
+		one = state_of(c);
+		if (one != DICOMM_IN_PROGRESS)
+			take_from_parent(c);
+		if (one != DICOMM_SUCCESS &&
+		    (state == DICOMM_SUCCESS || state == DICOMM_IN_PROGRESS))
+			state = one;
+	}
+	pthread_mutex_unlock(&lock);
+	return state;
+}
+
 void nccl_handle_free(struct ncclComm *c)
 {
+	struct ncclComm *child;
+
 	c->comm = NULL;
 	atomic_store(&c->state, NCCL_FREE);
 	pthread_mutex_lock(&lock);
+	take_from_parent(c);
+	while ((child = c->children))
+		take_from_parent(child);
 	c->next = NULL;
 	*last = c;
 	last = &c->next;

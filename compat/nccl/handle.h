@@ -32,7 +32,10 @@ struct ncclComm {
 	bool leaves;   /* at exit() */
 	bool blocking; /* as NCCL's users have it; ours never blocks */
 	struct nccl_redop *redops; /* of who is busy */
-	struct ncclComm *next;     /* of the places that are free */
+	/* Made of this one, and not there yet, as far as anybody has looked */
+	_Atomic(struct ncclComm *) children;
+	_Atomic(struct ncclComm *) parent; /* in whose list it is */
+	struct ncclComm *next; /* of its list: the free places, or children */
 } __attribute__((aligned(128)));
 
 #define NCCL_HANDLES 16384
@@ -88,6 +91,15 @@ bool nccl_enter_any(struct ncclComm *c, unsigned states);
 
 /* From any of these states to that one; false: it was in none of them. */
 bool nccl_turn(struct ncclComm *c, unsigned from, enum nccl_state to);
+
+/* As NCCL has it, a communicator is in progress while another one is made of
+ * it: programs that do not wait poll the old one, then the new one. */
+void nccl_child_add(struct ncclComm *parent, struct ncclComm *child);
+/* It is there; what becomes of it is no longer told of its parent. */
+void nccl_child_is_made(struct ncclComm *child);
+/* DICOMM_IN_PROGRESS, or how the first of them has failed, which is told once.
+ */
+dicomm_result_t nccl_children_state(struct ncclComm *parent);
 
 /* Until nobody is in a call on it, at most this long. */
 bool nccl_handle_drain(struct ncclComm *c, int ms, bool busy, uint32_t own);

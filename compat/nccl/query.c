@@ -69,10 +69,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 		return nccl_handle_refuse(__func__, comm);
 	revoked = atomic_load(&comm->state) == NCCL_REVOKED;
 	status = dicomm_comm_get_async_error(comm->comm, &now);
+	if (revoked || now == DICOMM_SUCCESS)
+		now = nccl_children_state(comm);
+	if (now == DICOMM_SUCCESS)
+		nccl_child_is_made(comm);
 	nccl_leave_shared(comm);
 	if (status != DICOMM_SUCCESS)
 		return nccl_failed(status);
-	*error = revoked ? ncclSuccess : nccl_result(now);
+	*error = nccl_result(now);
 	return ncclSuccess;
 }
 NCCL_ALIAS(ncclCommGetAsyncError);

@@ -239,8 +239,11 @@ static ncclResult_t finish_made(struct nccl_task *t, bool in_group)
 	if (t->status == DICOMM_SUCCESS && in_group && t->out)
 		t->status = DICOMM_IN_PROGRESS;
 	if (t->status == DICOMM_IN_PROGRESS) {
-		if (!t->made->blocking)
+		if (!t->made->blocking) {
+			if (t->comm)
+				nccl_child_add(t->comm, t->made);
 			return ncclInProgress;
+		}
 		t->status = wait_for(t->made);
 		if (t->status != DICOMM_SUCCESS) {
 			result = tell(t->made, t->status);
