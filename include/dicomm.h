@@ -1965,7 +1965,9 @@ dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
  * rank knows its own counts only, so the algorithm is chosen without them.
  *
  * Buffers: blocks of recv do not overlap. The arrays have N entries and are
- * the caller's again when the call returns. There is no in place.
+ * the caller's again when the call returns. In place: send == recv, and counts
+ * and displacements of recv equal to those of send, so that each block is
+ * received into where it is sent from. Each rank may be so or not.
  *
  * @param send        elements for all ranks
  * @param sendcounts  elements for each rank

@@ -184,6 +184,9 @@ static void exchange_lists(ncclComm_t comm, int n, int r)
 		for (size_t i = 0; i < back[s]; i++)
 			JOB_CHECK(recv[back_displs[s] + i] == 10 * s + r,
 				  "block of rank %d", s);
+	MUST(ncclAllToAllv(send, back, displs, send, back, displs, ncclInt32,
+			   comm, NULL));
+	JOB_CHECK(!memcmp(send, recv, at * sizeof(*send)), "not so in place");
 }
 
 static void groups(struct job_rank *me)
