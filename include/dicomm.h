@@ -480,6 +480,9 @@ typedef struct {
 	 * rank. What the driver takes for kernels and streams is not counted.
 	 */
 	uint64_t device_bytes;
+	/** 1 while a thread of this rank is in an operation, or one is queued;
+	 * else 0. */
+	uint64_t under_way;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */
@@ -1044,8 +1047,10 @@ dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
  * when half of DICOMM_BOOTSTRAP_TIMEOUT is over is left out, too, with a
  * warning that names it. Where the survivors are not the majority of the old
  * ranks (at exactly half: not with its lowest rank), they get
- * DICOMM_ERR_REMOTE, so that no two successors arise. The new communicator uses
- * what was measured of the links between hosts.
+ * DICOMM_ERR_REMOTE, so that no two successors arise. They need no majority if
+ * all come that are not excluded, and all that are excluded are well: they have
+ * a handle of the old communicator still, or have left it in good order. The
+ * new communicator uses what was measured of the links between hosts.
  *
  * All ranks that live to return get the same result, whichever rank dies
  * meanwhile. A rank that dies after the new communicator was ready is a member

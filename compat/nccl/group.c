@@ -286,7 +286,7 @@ static void drop_tasks(bool ends)
 {
 	for (size_t i = 0; i < group.ntasks; i++)
 		if (nccl_task_is_end(&group.tasks[i]) == ends)
-			nccl_task_drop(&group.tasks[i]);
+			nccl_task_drop(&group.tasks[i], group.error);
 }
 
 /* Back to none; what was called may be called again in another. */

@@ -38,6 +38,7 @@ struct ncclComm *nccl_handle_new(const char *f, enum nccl_state state)
 	c->pid = (int)getpid();
 	c->comm = NULL;
 	c->blocking = true;
+	c->finalized = false;
 	c->redops = NULL;
 	c->children = NULL;
 	c->parent = NULL;
@@ -130,6 +131,14 @@ void nccl_handle_free(struct ncclComm *c)
 	*last = c;
 	last = &c->next;
 	pthread_mutex_unlock(&lock);
+}
+
+void nccl_handle_fail(struct ncclComm *c, ncclResult_t why)
+{
+	c->comm = NULL;
+	c->failure = why;
+	nccl_child_is_made(c);
+	atomic_store(&c->state, NCCL_FAILED);
 }
 
 static void nap(unsigned us)
@@ -242,6 +251,12 @@ ncclResult_t nccl_handle_refuse(const char *f, const void *p)
 		return nccl_refuse(ncclInvalidUsage,
 				   "%s: comm %p is made by the end of the "
 				   "group that it was called in",
+				   f, p);
+	case NCCL_FAILED:
+		return nccl_refuse(ncclInvalidArgument,
+				   "%s: comm %p could not be made: it is good "
+				   "for ncclCommGetAsyncError(), "
+				   "ncclCommDestroy() and ncclCommAbort() only",
 				   f, p);
 	case NCCL_SUSPENDED:
 		return nccl_refuse(ncclInvalidUsage,

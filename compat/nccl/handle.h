@@ -18,7 +18,8 @@ enum nccl_state {
 	NCCL_LIVE,      /* maybe not ready yet, or broken: the library knows */
 	NCCL_SUSPENDED, /* by ncclCommSuspend() */
 	NCCL_REVOKED,   /* by ncclCommRevoke(), or by shrinking with abort */
-	NCCL_DYING,     /* its end has begun */
+	NCCL_FAILED, /* a group could not make it; the program has it still */
+	NCCL_DYING,  /* its end has begun */
 };
 
 struct nccl_redop;
@@ -31,6 +32,8 @@ struct ncclComm {
 	_Atomic(dicomm_comm_t) comm;
 	bool leaves;   /* at exit() */
 	bool blocking; /* as NCCL's users have it; ours never blocks */
+	bool finalized;
+	ncclResult_t failure;      /* of one that is FAILED */
 	struct nccl_redop *redops; /* of who is busy */
 	/* Made of this one, and not there yet, as far as anybody has looked */
 	_Atomic(struct ncclComm *) children;
@@ -47,6 +50,9 @@ extern struct ncclComm nccl_handles[NCCL_HANDLES]
 struct ncclComm *nccl_handle_new(const char *f, enum nccl_state state);
 /* Of who made it DYING. */
 void nccl_handle_free(struct ncclComm *c);
+/* The same, of one that a group has handed out already: it can still be asked
+ * why, and be destroyed. */
+void nccl_handle_fail(struct ncclComm *c, ncclResult_t why);
 /* f(): why a call cannot be made on it; has said so. */
 ncclResult_t nccl_handle_refuse(const char *f, const void *c)
 	__attribute__((cold));

@@ -65,6 +65,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 	if (!error)
 		return nccl_refuse(ncclInvalidArgument, "%s: error is NULL",
 				   __func__);
+	if (nccl_is_handle(comm) && atomic_load(&comm->state) == NCCL_FAILED) {
+		*error = comm->failure;
+		return ncclSuccess;
+	}
 	if (!nccl_enter_shared(comm, NCCL_THERE))
 		return nccl_handle_refuse(__func__, comm);
 	revoked = atomic_load(&comm->state) == NCCL_REVOKED;

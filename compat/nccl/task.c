@@ -220,7 +220,8 @@ static ncclResult_t tell(struct ncclComm *c, dicomm_result_t status)
 	return result;
 }
 
-static void end(struct ncclComm *c)
+/* Of what could not be made. In a group its handle is the program's. */
+static void end(struct ncclComm *c, bool in_group, ncclResult_t why)
 {
 	if (!nccl_turn(c, NCCL_THERE | NCCL_IN(NCCL_PENDING), NCCL_DYING))
 		return;
@@ -228,7 +229,10 @@ static void end(struct ncclComm *c)
 	nccl_memory_forget(c);
 	dicomm_comm_destroy(c->comm);
 	nccl_redop_forget(c);
-	nccl_handle_free(c);
+	if (in_group)
+		nccl_handle_fail(c, why);
+	else
+		nccl_handle_free(c);
 }
 
 static ncclResult_t finish_made(struct nccl_task *t, bool in_group)
@@ -248,14 +252,14 @@ static ncclResult_t finish_made(struct nccl_task *t, bool in_group)
 		if (t->status != DICOMM_SUCCESS) {
 			result = tell(t->made, t->status);
 			if (!in_group)
-				end(t->made);
+				end(t->made, false, result);
 			return result;
 		}
 	}
 	if (t->status == DICOMM_SUCCESS)
 		return ncclSuccess;
 	result = t->said ? nccl_result(t->status) : nccl_failed(t->status);
-	end(t->made);
+	end(t->made, in_group, result);
 	return result;
 }
 
@@ -314,10 +318,10 @@ ncclResult_t nccl_task_finish(struct nccl_task *t, bool in_group)
 	return result;
 }
 
-void nccl_task_drop(struct nccl_task *t)
+void nccl_task_drop(struct nccl_task *t, ncclResult_t why)
 {
 	free(t->exclude);
 	t->exclude = NULL;
 	if (t->made && nccl_turn(t->made, NCCL_IN(NCCL_PENDING), NCCL_DYING))
-		nccl_handle_free(t->made);
+		nccl_handle_fail(t->made, why);
 }

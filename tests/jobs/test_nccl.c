@@ -191,7 +191,7 @@ static void exchange_lists(ncclComm_t comm, int n, int r)
 
 static void groups(struct job_rank *me)
 {
-	ncclComm_t comm = join(me), other = NULL;
+	ncclComm_t comm = join(me), other = NULL, half = NULL, none = NULL;
 	int n = me->ranks, r = me->rank, next = (r + 1) % n;
 	int before = (r + n - 1) % n, got = -1, sum = 0, untouched = -7;
 
@@ -219,6 +219,14 @@ static void groups(struct job_rank *me)
 	REFUSES(ncclDevCommCreate(comm, NULL, NULL), USAGE, "device interface");
 	REFUSES(ncclGroupEnd(), USAGE, "device interface");
 	REFUSES(ncclGroupEnd(), USAGE, "has begun no group");
+	/* What it was to make can be asked, and destroyed. */
+	MUST(ncclGroupStart());
+	MUST(ncclCommSplit(comm, 0, 0, &half, NULL));
+	REFUSES(ncclCommSplit(comm, -3, 0, &none, NULL), ARGUMENT, "color -3");
+	REFUSES(ncclGroupEnd(), ARGUMENT, "color -3");
+	JOB_CHECK(state(half) == ARGUMENT && !none, "%d", (int)state(half));
+	REFUSES(ncclCommFinalize(half), ARGUMENT, "could not be made");
+	MUST(r ? ncclCommDestroy(half) : ncclCommAbort(half));
 	MUST(ncclGroupStart());
 	MUST(ncclGroupEnd());
 	exchange_lists(comm, n, r);
@@ -957,6 +965,38 @@ START_TEST(abort_ends_what_another_thread_waits_in)
 }
 END_TEST
 
+#define LAST_WORDS (1 << 20)
+
+/* vLLM destroys its communicators by ncclCommAbort(), as soon as a rank is
+ * done. */
+static void abort_when_done(struct job_rank *me)
+{
+	int *x = calloc(LAST_WORDS, sizeof(*x));
+	ncclComm_t comm = join(me);
+
+	x[LAST_WORDS - 1] = me->rank ? -1 : 7;
+	if (me->rank == 1)
+		job_sleep_ms(200);
+	MUST(ncclBroadcast(x, x, LAST_WORDS, ncclInt32, 0, comm, NULL));
+	JOB_CHECK(x[LAST_WORDS - 1] == 7, "%d", x[LAST_WORDS - 1]);
+	if (me->rank == 0)
+		MUST(ncclCommAbort(comm));
+	job_barrier();
+	if (me->rank == 1) {
+		REFUSES(ncclRecv(x, 1, ncclInt32, 0, comm, NULL),
+			ncclRemoteError, "rank 0");
+		MUST(ncclCommAbort(comm));
+	}
+	free(x);
+}
+
+START_TEST(abort_lets_peers_have_what_was_done)
+{
+	job_run(&(struct job){
+		.run = abort_when_done, .ranks = 2, .bare = true, QUIET});
+}
+END_TEST
+
 static void abort_nonblocking(struct job_rank *me)
 {
 	ncclConfig_t config;
@@ -1504,6 +1544,7 @@ int main(void)
 	tcase_add_test(tcase, what_was_revoked_can_be_shrunk);
 	tcase_add_test(tcase, a_suspended_communicator_waits);
 	tcase_add_test(tcase, abort_ends_what_another_thread_waits_in);
+	tcase_add_test(tcase, abort_lets_peers_have_what_was_done);
 	tcase_add_test(tcase, what_does_not_block_is_polled);
 	/* That does not follow a child whose parent has threads. */
 	if (!job_has_thread_sanitizer())
