@@ -11,7 +11,9 @@
  * late: then all ranks leave out those that are alive and have not called
  * comm_shrink. The rounds end with DICOMM_BOOTSTRAP_TIMEOUT. The side without a
  * majority of the parent (at exactly half: without its lowest rank) is refused,
- * so that a divided network cannot make two successors.
+ * so that a divided network cannot make two successors. A shrink that is only
+ * planned, where every rank comes that is not excluded and every excluded one
+ * answers too, or has left in good order, needs no majority.
  *
  * The first survivor hosts the hub, and may die after it has told one rank that
  * all have come and before it tells the next: one would have a communicator,
@@ -27,6 +29,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/control/commit.h"
+#include "src/boot/control/control.h"
 #include "src/boot/control/recovery.h"
 #include "src/comm/create.h"
 #include "src/comm/setup.h"
@@ -56,20 +59,24 @@ struct shrink_args {
 		*states; /* owned, [ranks]: answers to the last probe */
 	/* Owned, [ranks]: it was logged that this rank is left out */
 	bool *left_out;
+	/* Those that are not excluded would be no majority. */
+	bool asks_excluded;
+	bool unbroken;   /* the parent */
 	bool excluded[]; /* [ranks] */
 };
 
 struct survivors {
 	int count, first, index; /* by rank: this rank's place */
+	bool planned;            /* all others are excluded, and well */
 	char phrase[160];
 };
 
 /* Is a survivor late because ranks are alive but do not call? Then all count as
  * late, so that they agree on who is left. */
-static bool is_late(const enum recovery_state *states, int ranks)
+static bool is_late(const struct shrink_args *a)
 {
-	for (int r = 0; r < ranks; r++)
-		if (states[r] == RECOVERY_LATE)
+	for (int r = 0; r < a->parent->ranks; r++)
+		if (a->states[r] == RECOVERY_LATE && !a->excluded[r])
 			return true;
 	return false;
 }
@@ -92,6 +99,17 @@ static int probe_ms(const struct dicomm_comm *parent)
 	return (int)(ms < most ? ms : most);
 }
 
+/* Excluded ranks are asked only where it matters whether they are well: that
+ * takes time where they are not. While nobody has died, who is gone has left.
+ */
+static bool is_asked(const struct shrink_args *a, int rank)
+{
+	if (!a->excluded[rank])
+		return true;
+	return a->asks_excluded &&
+	       !(a->unbroken && control_gone(a->parent->control, rank));
+}
+
 static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 {
 	const struct dicomm_comm *parent = a->parent;
@@ -106,7 +124,7 @@ static dicomm_result_t probe(struct shrink_args *a, enum recovery_state *states)
 			    parent->ranks);
 	for (int r = 0; r < parent->ranks; r++) {
 		addresses[r] = parent->members[r].recovery;
-		states[r] = a->excluded[r] ? RECOVERY_GONE : RECOVERY_IDLE;
+		states[r] = is_asked(a, r) ? RECOVERY_IDLE : RECOVERY_GONE;
 	}
 	comm_recovery_key(parent, key);
 	status = recovery_probe(key, addresses, parent->ranks, states,
@@ -125,13 +143,15 @@ static dicomm_result_t find_survivors(struct shrink_args *a, bool is_own_late,
 	bool late;
 
 	TRY(probe(a, states));
-	late = is_own_late || is_late(states, parent->ranks);
-	*s = (struct survivors){.first = -1};
+	late = is_own_late || is_late(a);
+	*s = (struct survivors){.first = -1, .planned = a->asks_excluded};
 	for (int r = 0; r < parent->ranks; r++) {
-		alive[r] = states[r] != RECOVERY_GONE;
-		if (late && states[r] == RECOVERY_IDLE) {
+		if (states[r] == RECOVERY_GONE && is_asked(a, r))
+			s->planned = false;
+		alive[r] = states[r] != RECOVERY_GONE && !a->excluded[r];
+		if (late && alive[r] && states[r] == RECOVERY_IDLE) {
 			leave_out(a, r);
-			alive[r] = false;
+			alive[r] = s->planned = false;
 		}
 		if (!alive[r])
 			continue;
@@ -156,7 +176,7 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 			    "comm_shrink: rank %d does not reach itself at %s",
 			    parent->rank,
 			    parent->members[parent->rank].recovery);
-	if (2 * s->count > parent->ranks ||
+	if (s->planned || 2 * s->count > parent->ranks ||
 	    (2 * s->count == parent->ranks && alive[0]))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_REMOTE,
@@ -308,7 +328,7 @@ static dicomm_result_t shrink_now(void *arg)
 	bool *alive = calloc(ranks, sizeof(*alive));
 	dicomm_result_t status;
 
-	fault_settle(a->parent);
+	a->unbroken = fault_settle(a->parent) == DICOMM_SUCCESS;
 	a->states = calloc(ranks, sizeof(*a->states));
 	a->left_out = calloc(ranks, sizeof(*a->left_out));
 	if (alive && a->states && a->left_out)
@@ -329,6 +349,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 	static const char f[] = "comm_shrink";
 	struct shrink_args *a;
 	dicomm_result_t status;
+	int kept = 0;
 
 	if (newcomm)
 		*newcomm = NULL;
@@ -362,6 +383,9 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 		}
 		a->excluded[exclude[i]] = true;
 	}
+	for (int r = 0; r < comm->ranks; r++)
+		kept += !a->excluded[r];
+	a->asks_excluded = 2 * kept <= comm->ranks;
 	status = comm_config_copy(&a->config, config ? config : &comm->config);
 	if (status != DICOMM_SUCCESS) {
 		free(a);
