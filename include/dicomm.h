@@ -424,9 +424,11 @@ typedef struct {
 		/** Passed to allgather. */
 		void *ctx;
 	} bootstrap;
-	/** Milliseconds in which all ranks have to come, above 0. Default:
-	 * DICOMM_BOOTSTRAP_TIMEOUT. What asks a launcher, and an id's server,
-	 * knows the default only. */
+	/** Milliseconds in which all ranks have to come, above 0; INT32_MAX,
+	 * which is 24 days, means no bound. Default: DICOMM_BOOTSTRAP_TIMEOUT
+	 * seconds, or where that is not set 60 s, or 600 s in a process of a
+	 * launcher. Each ten seconds a warning names those that are missing.
+	 * What asks a launcher, and an id's server, knows the default only. */
 	int bootstrap_timeout_ms;
 } dicomm_config_t;
 

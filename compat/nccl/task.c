@@ -20,8 +20,13 @@
 
 static void set_config(dicomm_config_t *config, const struct nccl_task *t)
 {
+	const char *bound = getenv("DICOMM_BOOTSTRAP_TIMEOUT");
+
 	*config = (dicomm_config_t)DICOMM_CONFIG_INITIALIZER;
 	config->blocking = 0;
+	/* As in NCCL, whoever comes late is waited for. */
+	if (!bound || !*bound)
+		config->bootstrap_timeout_ms = INT32_MAX;
 	config->device = t->device[0] ? t->device : NULL;
 	config->name = t->options.name[0] ? t->options.name : NULL;
 }
@@ -188,7 +193,8 @@ void nccl_task_start(struct nccl_task *t)
 	}
 }
 
-/* Bounded by the library: by DICOMM_BOOTSTRAP_TIMEOUT, DICOMM_TIMEOUT_MS. */
+/* Bounded by the library, by DICOMM_BOOTSTRAP_TIMEOUT where that is set, and
+ * DICOMM_TIMEOUT_MS; ncclCommAbort() ends it. */
 static dicomm_result_t wait_for(struct ncclComm *c)
 {
 	dicomm_result_t status = DICOMM_ERR_ABORTED, error;

@@ -27,6 +27,7 @@
 #include <time.h>
 
 #include "src/base/clock.h"
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/control/commit.h"
 #include "src/boot/control/control.h"
@@ -91,9 +92,20 @@ static void leave_out(struct shrink_args *a, int rank)
 		 rank, control_where(a->parent->control, rank));
 }
 
+/* What a launcher, or a caller that sets no bound, allows for ranks to begin is
+ * too long for ranks that have been there. */
+static int patience_ms(const struct dicomm_comm *parent)
+{
+	int ms = parent->config.bootstrap_timeout_ms;
+
+	if (ms != DICOMM_UNDEFINED_INT && ms != INT32_MAX)
+		return ms;
+	return (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+}
+
 static int probe_ms(const struct dicomm_comm *parent)
 {
-	uint64_t most = (uint64_t)parent->join_ms / PROBE_SHARE;
+	uint64_t most = (uint64_t)patience_ms(parent) / PROBE_SHARE;
 	uint64_t ms = PROBE_MS + PROBE_MS_PER_RANK * (uint64_t)parent->ranks;
 
 	return (int)(ms < most ? ms : most);
@@ -211,7 +223,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 				  .ranks = comm->ranks,
 				  .recovery = comm->recovery,
 				  .addresses = addresses,
-				  .timeout_ms = comm->join_ms};
+				  .timeout_ms = patience_ms(comm)};
 	char phrase[sizeof(comm->id.text) + 20];
 	dicomm_result_t status;
 
@@ -274,9 +286,9 @@ static bool may_pass(dicomm_result_t status)
 static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 {
 	const struct timespec pause = {0, PAUSE_NS};
-	uint64_t patience_ms = (uint64_t)a->parent->join_ms;
-	uint64_t begin = clock_ms(), late = begin + patience_ms / 2;
-	uint64_t end = begin + patience_ms, until, now;
+	uint64_t most_ms = (uint64_t)patience_ms(a->parent);
+	uint64_t begin = clock_ms(), late = begin + most_ms / 2;
+	uint64_t end = begin + most_ms, until, now;
 	uint64_t round_ms =
 		ROUND_MS + ROUND_MS_PER_RANK * (uint64_t)a->parent->ranks;
 	struct survivors s;
@@ -305,7 +317,7 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 				    s.count);
 		/* Many ranks need more time to meet than few. A refusal, which
 		 * takes no time, says nothing about that. */
-		if (status == DICOMM_ERR_TIMEOUT && round_ms < patience_ms)
+		if (status == DICOMM_ERR_TIMEOUT && round_ms < most_ms)
 			round_ms *= 2;
 		nanosleep(&pause, NULL);
 	}
