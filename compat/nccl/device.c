@@ -194,14 +194,16 @@ int nccl_device_free(enum nccl_kind kind, void *ptr)
 	return cuda ? cuda((uintptr_t)ptr) : -1;
 }
 
-/* The runtime may have been linked into the program, under whatever name. */
+/* The runtime may have been linked into the program, under whatever name. One
+ * that has no driver gives memory of the host, whose free() is not to be asked
+ * for what was freed already. */
 static bool free_by_runtime(const char *const *library, const char *name,
 			    void *ptr)
 {
 	void *at = function(library, name);
 	int (*release)(void *);
 
-	if (!at)
+	if (!at && (loaded(cuda_driver) || nccl_is_mapped(ptr)))
 		at = dlsym(RTLD_DEFAULT, name);
 	release = (int (*)(void *))(uintptr_t)at;
 	return release && !release(ptr);

@@ -219,8 +219,7 @@ bool nccl_handle_drain(struct ncclComm *c, int ms, bool busy, uint32_t own)
 	return true;
 }
 
-/* Is there memory to read? Who made it is seen in it. */
-static bool is_mapped(const void *p)
+bool nccl_is_mapped(const void *p)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	unsigned char there;
@@ -240,9 +239,10 @@ ncclResult_t nccl_handle_refuse(const char *f, const void *p)
 			 "%s: comm %p is no communicator of libdicomm's NCCL "
 			 "interface%s",
 			 f, p,
-			 is_mapped(p) ? ": another library has made it, or it "
-					"is no communicator at all"
-				      : "");
+			 nccl_is_mapped(p)
+				 ? ": another library has made it, or it "
+				   "is no communicator at all"
+				 : "");
 		nccl_tell_other(text, sizeof(text));
 		return nccl_refuse(ncclInvalidArgument, "%s", text);
 	}

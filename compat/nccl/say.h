@@ -34,6 +34,9 @@ const char *nccl_last_text(void);
 /* Of NCCL, as programs are told: DICOMM_NCCL_VERSION, else 2.30.7. */
 int nccl_version(void);
 
+/* Is there memory at this address of the process? */
+bool nccl_is_mapped(const void *p);
+
 /* Once: warns of another library of this name in the process. */
 void nccl_look_around(void);
 /* Appends where it is, if there is one: "; NCCL is loaded, too, from PATH". */
