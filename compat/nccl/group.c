@@ -12,7 +12,8 @@ _Atomic int nccl_groups;
 
 static _Thread_local struct {
 	int depth;
-	ncclResult_t error; /* the first */
+	ncclResult_t error;                       /* the first */
+	enum { UNKNOWN, WAITS, WAITS_NOT } waits; /* its communicators */
 	struct nccl_call *calls;
 	size_t ncalls, call_room;
 	struct nccl_task *tasks;
@@ -101,6 +102,19 @@ static bool copy_descs(struct nccl_call *call)
 	return true;
 }
 
+/* As in NCCL, either all communicators of a group wait, or none. */
+static ncclResult_t check_blocking(const char *f, bool blocking)
+{
+	if (group.waits == UNKNOWN)
+		group.waits = blocking ? WAITS : WAITS_NOT;
+	if ((group.waits == WAITS) == blocking)
+		return ncclSuccess;
+	return nccl_refuse(ncclInvalidArgument,
+			   "%s: communicators that block and such that do not "
+			   "are in one group",
+			   f);
+}
+
 /* What it was created for, too, is looked at by the library, at the end. */
 static ncclResult_t check(const struct nccl_call *c)
 {
@@ -108,7 +122,10 @@ static ncclResult_t check(const struct nccl_call *c)
 		return nccl_refuse(ncclInvalidArgument,
 				   "%s: datatype %d: there is none", c->f,
 				   c->type);
-	return ncclSuccess;
+	if (nccl_redop_is_created(c->redop) &&
+	    nccl_redop_check(c->f, c->comm, c->redop) != ncclSuccess)
+		return ncclInvalidArgument;
+	return check_blocking(c->f, c->comm->blocking);
 }
 
 ncclResult_t nccl_group_call(const struct nccl_call *call)
@@ -140,10 +157,14 @@ ncclResult_t nccl_group_call(const struct nccl_call *call)
 
 ncclResult_t nccl_group_task(const struct nccl_task *task)
 {
+	const struct ncclComm *c = task->comm ? task->comm : task->made;
+	ncclResult_t result;
+
 	if (!grow(&group.tasks, group.ntasks, &group.task_room, sizeof(*task)))
 		return group.error;
 	group.tasks[group.ntasks++] = *task;
-	return ncclSuccess;
+	result = check_blocking(task->f, c->blocking);
+	return result == ncclSuccess ? result : nccl_group_fail(result);
 }
 
 ncclResult_t nccl_group_window(struct ncclWindow_vidmem *window)
@@ -189,14 +210,25 @@ static ncclResult_t enter_all(struct ncclComm **comms, size_t n)
 	return ncclSuccess;
 }
 
+static dicomm_result_t run_one(const struct nccl_call *call)
+{
+	struct nccl_call now;
+
+	if (!nccl_redop_is_created(call->redop))
+		return nccl_call_run(call, call->comm->comm);
+	now = *call;
+	if (nccl_redop_now(call->comm, &now.redop) != ncclSuccess)
+		return DICOMM_ERR_INVALID_USAGE;
+	return nccl_call_run(&now, call->comm->comm);
+}
+
 static dicomm_result_t hand_on(void)
 {
 	dicomm_result_t status = DICOMM_SUCCESS, end;
 
 	dicomm_group_start();
 	for (size_t i = 0; i < group.ncalls && status == DICOMM_SUCCESS; i++)
-		status = nccl_call_run(&group.calls[i],
-				       group.calls[i].comm->comm);
+		status = run_one(&group.calls[i]);
 	end = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : end;
 }
@@ -454,11 +486,8 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 		group.depth--;
 		return ncclSuccess;
 	}
-	if (!info)
-		result = nccl_refuse(ncclInvalidArgument,
-				     "ncclGroupSimulateEnd: info is NULL");
-	else if (info->magic != NCCL_SIM_INFO_MAGIC ||
-		 info->size < sizeof(*info))
+	if (info &&
+	    (info->magic != NCCL_SIM_INFO_MAGIC || info->size < sizeof(*info)))
 		result = nccl_refuse(ncclInvalidArgument,
 				     "ncclGroupSimulateEnd: info: magic 0x%x, "
 				     "size %zu: not initialised by "

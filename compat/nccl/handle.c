@@ -286,3 +286,16 @@ ncclResult_t nccl_handle_refuse(const char *f, const void *p)
 			   "destroyed or aborted",
 			   f, p);
 }
+
+ncclResult_t nccl_handle_failed(struct ncclComm *c, dicomm_result_t status)
+{
+	ncclResult_t result = nccl_failed(status);
+	dicomm_result_t error = DICOMM_SUCCESS;
+
+	if (status != DICOMM_ERR_INVALID_USAGE ||
+	    !nccl_enter_shared(c, NCCL_THERE))
+		return result;
+	dicomm_comm_get_async_error(c->comm, &error);
+	nccl_leave_shared(c);
+	return error == DICOMM_IN_PROGRESS ? ncclInvalidArgument : result;
+}

@@ -56,6 +56,10 @@ void nccl_handle_fail(struct ncclComm *c, ncclResult_t why);
 /* f(): why a call cannot be made on it; has said so. */
 ncclResult_t nccl_handle_refuse(const char *f, const void *c)
 	__attribute__((cold));
+/* A call on it has failed: as nccl_failed(), but of one that is not ready yet
+ * NCCL says that the argument is invalid. */
+ncclResult_t nccl_handle_failed(struct ncclComm *c, dicomm_result_t status)
+	__attribute__((cold));
 /* Waits until the other call is over; false: it never will be. */
 bool nccl_handle_wait(struct ncclComm *c) __attribute__((cold));
 

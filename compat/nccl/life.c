@@ -374,6 +374,8 @@ static ncclResult_t make_rest(const char *f, struct ncclComm *comm)
 
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
+	if (!comm)
+		return ncclSuccess;
 	if (flags != NCCL_REVOKE_DEFAULT)
 		return nccl_refuse(ncclInvalidArgument,
 				   "%s: flags 0x%x: not NCCL_REVOKE_DEFAULT",
@@ -495,10 +497,20 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
 	struct nccl_task t = {
 		.f = __func__, .kind = NCCL_TASK_FINALIZE, .comm = comm};
+	bool again;
 
+	if (!comm)
+		return ncclSuccess;
 	if (!nccl_enter(comm))
 		return nccl_refused(nccl_handle_refuse(__func__, comm));
+	again = comm->finalized;
+	comm->finalized = true;
 	nccl_leave(comm);
+	if (again)
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: comm %p is finalized "
+						"already",
+						__func__, (void *)comm));
 	return submit(&t, NULL);
 }
 NCCL_ALIAS(ncclCommFinalize);

@@ -97,6 +97,8 @@ static dicomm_result_t finalize(struct nccl_task *t)
 	if (!nccl_enter(t->comm))
 		return gone(t);
 	status = dicomm_comm_finalize(t->comm->comm);
+	t->comm->finalized =
+		status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS;
 	nccl_leave(t->comm);
 	return status;
 }
@@ -328,6 +330,8 @@ void nccl_task_drop(struct nccl_task *t, ncclResult_t why)
 {
 	free(t->exclude);
 	t->exclude = NULL;
+	if (t->kind == NCCL_TASK_FINALIZE)
+		t->comm->finalized = false;
 	if (t->made && nccl_turn(t->made, NCCL_IN(NCCL_PENDING), NCCL_DYING))
 		nccl_handle_fail(t->made, why);
 }

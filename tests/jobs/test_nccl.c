@@ -313,7 +313,6 @@ static void operators(struct job_rank *me)
 		JOB_CHECK(y[1] == (float)(i * me->ranks), "%d: %g", i, y[1]);
 		MUST(ncclRedOpDestroy(op, comm));
 	}
-	/* On a host, a scalar of the "device" is read when it is created. */
 	factor = 3;
 	MUST(ncclRedOpCreatePreMulSum(&kept, &factor, ncclFloat32,
 				      ncclScalarDevice, comm));
@@ -321,6 +320,20 @@ static void operators(struct job_rank *me)
 	JOB_CHECK(y[1] == (float)(3 * me->ranks), "%g", y[1]);
 	MUST(ncclRedOpDestroy(kept, comm));
 	REFUSES(ncclRedOpDestroy(kept, comm), ARGUMENT, "no created operator");
+	REFUSES(ncclAllReduce(&x[1], &y[1], 1, ncclFloat32, kept, comm, NULL),
+		ARGUMENT, "was destroyed");
+	/* One "of the device" is read by the call, not before. */
+	MUST(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32,
+				      ncclScalarDevice, comm));
+	for (int i = 0; i < 40; i++) {
+		factor = (float)i;
+		MUST(ncclGroupStart());
+		MUST(ncclAllReduce(&x[1], &y[1], 1, ncclFloat32, op, comm,
+				   NULL));
+		MUST(ncclGroupEnd());
+		JOB_CHECK(y[1] == (float)(i * me->ranks) * x[1], "%g", y[1]);
+	}
+	MUST(ncclRedOpDestroy(op, comm));
 	REFUSES(ncclRedOpDestroy(ncclSum, comm), ARGUMENT,
 		"no created operator");
 	REFUSES(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat32,
@@ -1000,7 +1013,7 @@ END_TEST
 static void abort_nonblocking(struct job_rank *me)
 {
 	ncclConfig_t config;
-	ncclComm_t comm = NULL, child = NULL;
+	ncclComm_t comm = NULL, child = NULL, other = NULL;
 	ncclUniqueId id;
 	int x = 1;
 
@@ -1017,7 +1030,9 @@ static void abort_nonblocking(struct job_rank *me)
 				.collnetEnable = NCCL_CONFIG_UNDEF_INT,
 				.CTAPolicy = NCCL_CONFIG_UNDEF_INT,
 				.shrinkShare = NCCL_CONFIG_UNDEF_INT,
-				.nvlsCTAs = NCCL_CONFIG_UNDEF_INT};
+				.nvlsCTAs = NCCL_CONFIG_UNDEF_INT,
+				.nChannelsPerNetPeer = NCCL_CONFIG_UNDEF_INT,
+				.maxP2pPeers = NCCL_CONFIG_UNDEF_INT};
 	/* Alone, so that nobody comes */
 	if (me->rank == 0) {
 		MUST(ncclGetUniqueId(&id));
@@ -1025,11 +1040,22 @@ static void abort_nonblocking(struct job_rank *me)
 				  ncclInProgress,
 			  "an init without blocking waits");
 		JOB_CHECK(state(comm) == ncclInProgress, "it has met nobody");
+		REFUSES(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm,
+				      NULL),
+			ARGUMENT, "initialised");
+		MUST(ncclGetUniqueId(&id));
+		MUST(ncclGroupStart());
+		MUST(ncclCommInitRankConfig(&child, 1, id, 0, &config));
+		REFUSES(ncclCommInitRank(&other, 1, id, 0), ARGUMENT,
+			"in one group");
+		REFUSES(ncclGroupEnd(), ARGUMENT, "in one group");
+		MUST(ncclCommDestroy(child));
+		MUST(ncclCommDestroy(other));
 		MUST(ncclCommAbort(comm));
 	}
 	JOB_CHECK(ncclCommInitRankConfig(&comm, me->ranks, unique_id(),
 					 me->rank, &config) == ncclInProgress,
-		  "an init without blocking waits");
+		  "an init without blocking waits: %s", ncclGetLastError(NULL));
 	JOB_CHECK(settled(comm) == ncclSuccess, "%s", ncclGetLastError(comm));
 	works(comm, me->ranks);
 	JOB_CHECK(ncclCommSplit(comm, 0, 0, &child, NULL) == ncclInProgress,
@@ -1038,6 +1064,7 @@ static void abort_nonblocking(struct job_rank *me)
 	JOB_CHECK(settled(comm) == ncclSuccess, "%s", ncclGetLastError(comm));
 	works(child, me->ranks);
 	JOB_CHECK(ncclCommFinalize(child) == ncclInProgress, "finalize waits");
+	REFUSES(ncclCommFinalize(child), ARGUMENT, "finalized already");
 	JOB_CHECK(settled(child) == ncclSuccess, "%s", ncclGetLastError(child));
 	MUST(ncclCommDestroy(child));
 	/* The name is for messages, about what broke it too. */
@@ -1201,6 +1228,13 @@ static void configure(struct job_rank *me)
 		REFUSES(ncclCommInitRankConfig(&comm, 1, unique_id(), 0, c),
 			ARGUMENT, "minCTAs 9 is above config.maxCTAs 3");
 		c->maxCTAs = 32;
+		c->cgaClusterSize = 16; /* NCCL takes less of it */
+	}
+	if (version >= 22800) {
+		c->nvlinkCentricSched = 2;
+		REFUSES(ncclCommInitRankConfig(&comm, 1, unique_id(), 0, c),
+			ARGUMENT, "config.nvlinkCentricSched 2: not in 0 .. 1");
+		c->nvlinkCentricSched = 1;
 	}
 	if (version >= 22700) {
 		snprintf(text, sizeof(text), "of %u", version);
@@ -1405,7 +1439,7 @@ static void lacking(struct job_rank *me)
 	REFUSES(mscclLoadAlgo("x", &x, 0), USAGE, "MSCCL");
 	MUST(ncclSetEncryption(&e));
 	e.mode = 1;
-	REFUSES(ncclSetEncryption(&e), USAGE, "encryption");
+	REFUSES(ncclSetEncryption(&e), USAGE, "too late");
 	x = 1;
 	REFUSES(ncclAllReduceConfig(&x, &x, 1, ncclInt32, ncclSum, comm, NULL,
 				    &c),
@@ -1446,8 +1480,8 @@ static void nulls(struct job_rank *me)
 	NO(ncclCommInitRank(NULL, 1, id, 0));
 	NO(ncclCommInitAll(NULL, 1, NULL));
 	NO(ncclCommInitRankScalable(NULL, 1, 0, 1, &id, NULL));
-	NO(ncclCommFinalize(NULL));
-	NO(ncclCommRevoke(NULL, 0));
+	MUST(ncclCommFinalize(NULL));
+	MUST(ncclCommRevoke(NULL, 0));
 	NO(ncclCommSplit(NULL, 0, 0, NULL, NULL));
 	NO(ncclCommShrink(NULL, NULL, 0, NULL, NULL, 0));
 	NO(ncclCommGetUniqueId(NULL, NULL));
@@ -1486,7 +1520,7 @@ static void nulls(struct job_rank *me)
 	NO(ncclParamGet(NULL, NULL, 0, NULL));
 	NO(ncclParamGetParameter(NULL, NULL, NULL));
 	NO(ncclParamGetAllParameterKeys(NULL, NULL));
-	NO(ncclSetEncryption(NULL));
+	MUST(ncclSetEncryption(NULL));
 	NO(ncclCommQueryProperties(NULL, NULL));
 	NO(ncclDevCommCreate(NULL, NULL, NULL));
 	NO(ncclDevCommDestroy(NULL, NULL));
@@ -1506,7 +1540,9 @@ static void nulls(struct job_rank *me)
 	NO(ncclAllReduceWithBias(NULL, NULL, 0, 0, 0, NULL, NULL, NULL));
 	NO(mscclLoadAlgo(NULL, NULL, 0));
 	NO(mscclUnloadAlgo(0));
-	NO(ncclGroupSimulateEnd(NULL));
+	NO(ncclGroupSimulateEnd(NULL)); /* of no group */
+	MUST(ncclGroupStart());
+	MUST(ncclGroupSimulateEnd(NULL));
 	JOB_CHECK(!ncclTeamWorld(NULL).nRanks && !ncclTeamLsa(NULL).nRanks,
 		  "a team of nobody");
 	JOB_CHECK(ncclLLA2ACalcSlots(1, 1) == 0, "slots");
