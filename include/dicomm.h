@@ -485,6 +485,9 @@ typedef struct {
 	/** 1 while a thread of this rank is in an operation, or one is queued;
 	 * else 0. */
 	uint64_t under_way;
+	/** Of the communicator, equal on all ranks: a random number that tells
+	 * it from others; 0 until it is ready. */
+	uint64_t comm_hash;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */

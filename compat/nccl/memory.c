@@ -90,6 +90,7 @@ ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 	*ptr = NULL;
 	if (!size)
 		return ncclSuccess;
+	nccl_look_around();
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return nccl_refuse(ncclSystemError, "%s: out of memory",

@@ -182,6 +182,7 @@ NCCL_ALIAS(ncclCommMemStats);
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm,
 				     ncclCommProperties_t *properties)
 {
+	dicomm_stats_t stats = {.size = sizeof(stats)};
 	ncclCommProperties_t p = {0};
 	size_t size;
 
@@ -201,7 +202,9 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm,
 	dicomm_comm_user_rank(comm->comm, &p.rank);
 	dicomm_comm_count(comm->comm, &p.nRanks);
 	device_number(comm->comm, &p.cudaDev);
+	dicomm_comm_stats(comm->comm, &stats);
 	nccl_leave_shared(comm);
+	p.commHash = stats.comm_hash;
 	p.nvmlDev = p.cudaDev;
 	p.nLsaTeams = p.nRanks; /* of one rank each */
 	p.hostRmaSupport = true;

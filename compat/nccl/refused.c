@@ -45,6 +45,7 @@ ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 	if (!config->mode)
 		return ncclSuccess;
 	setenv("DICOMM_ENCRYPT", "on", 1);
+	nccl_look_around();
 	if (config->psk && *config->psk)
 		setenv("DICOMM_COMM_KEY", config->psk, 0);
 	if (is_encrypted())

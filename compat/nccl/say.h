@@ -37,7 +37,11 @@ int nccl_version(void);
 /* Is there memory at this address of the process? */
 bool nccl_is_mapped(const void *p);
 
-/* Once: warns of another library of this name in the process. */
+/* By NCCL_DEBUG: the line "NCCL version 2.30.7". */
+void nccl_say_version(void);
+
+/* Once, with nccl_environment(): warns of another library of this name in the
+ * process. */
 void nccl_look_around(void);
 /* Appends where it is, if there is one: "; NCCL is loaded, too, from PATH". */
 void nccl_tell_other(char *text, size_t room);

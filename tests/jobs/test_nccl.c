@@ -1308,6 +1308,7 @@ static void properties(struct job_rank *me)
 {
 	ncclCommProperties_t p = {.size = 56, .magic = NCCL_API_MAGIC};
 	ncclComm_t comm = join(me);
+	uint64_t least, greatest;
 	ncclTeam_t team;
 
 	p.commHash = 77; /* behind what a program of 2.29 has */
@@ -1317,6 +1318,14 @@ static void properties(struct job_rank *me)
 			  p.cudaDev == -1 && !p.deviceApiSupport &&
 			  p.hostRmaSupport && p.commHash == 77 && p.size == 56,
 		  "properties");
+	p.size = sizeof(p);
+	MUST(ncclCommQueryProperties(comm, &p));
+	least = greatest = p.commHash;
+	MUST(ncclAllReduce(&least, &least, 1, ncclUint64, ncclMin, comm, NULL));
+	MUST(ncclAllReduce(&greatest, &greatest, 1, ncclUint64, ncclMax, comm,
+			   NULL));
+	JOB_CHECK(least && least == greatest, "commHash %llx",
+		  (unsigned long long)p.commHash);
 	p.magic = 3;
 	REFUSES(ncclCommQueryProperties(comm, &p), ARGUMENT, "magic 0x3");
 	team = ncclTeamWorld(comm);
