@@ -424,9 +424,11 @@ typedef struct {
 		/** Passed to allgather. */
 		void *ctx;
 	} bootstrap;
-	/** Milliseconds in which all ranks have to come, above 0. Default:
-	 * DICOMM_BOOTSTRAP_TIMEOUT. What asks a launcher, and an id's server,
-	 * knows the default only. */
+	/** Milliseconds in which all ranks have to come, above 0; INT32_MAX,
+	 * which is 24 days, means no bound. Default: DICOMM_BOOTSTRAP_TIMEOUT
+	 * seconds, or where that is not set 60 s, or 600 s in a process of a
+	 * launcher. Each ten seconds a warning names those that are missing.
+	 * What asks a launcher, and an id's server, knows the default only. */
 	int bootstrap_timeout_ms;
 } dicomm_config_t;
 
@@ -480,6 +482,12 @@ typedef struct {
 	 * rank. What the driver takes for kernels and streams is not counted.
 	 */
 	uint64_t device_bytes;
+	/** 1 while a thread of this rank is in an operation, or one is queued;
+	 * else 0. */
+	uint64_t under_way;
+	/** Of the communicator, equal on all ranks: a random number that tells
+	 * it from others; 0 until it is ready. */
+	uint64_t comm_hash;
 } dicomm_stats_t;
 
 /** One parameter of the library, as dicomm_param_info() tells it. */
@@ -1051,8 +1059,10 @@ dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
  * when half of DICOMM_BOOTSTRAP_TIMEOUT is over is left out, too, with a
  * warning that names it. Where the survivors are not the majority of the old
  * ranks (at exactly half: not with its lowest rank), they get
- * DICOMM_ERR_REMOTE, so that no two successors arise. The new communicator uses
- * what was measured of the links between hosts.
+ * DICOMM_ERR_REMOTE, so that no two successors arise. They need no majority if
+ * all come that are not excluded, and all that are excluded are well: they have
+ * a handle of the old communicator still, or have left it in good order. The
+ * new communicator uses what was measured of the links between hosts.
  *
  * All ranks that live to return get the same result, whichever rank dies
  * meanwhile. A rank that dies after the new communicator was ready is a member
@@ -1972,7 +1982,9 @@ dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
  * rank knows its own counts only, so the algorithm is chosen without them.
  *
  * Buffers: blocks of recv do not overlap. The arrays have N entries and are
- * the caller's again when the call returns. There is no in place.
+ * the caller's again when the call returns. In place: send == recv, and counts
+ * and displacements of recv equal to those of send, so that each block is
+ * received into where it is sent from. Each rank may be so or not.
  *
  * @param send        elements for all ranks
  * @param sendcounts  elements for each rank

@@ -25,6 +25,7 @@ static void exchange(struct plan *p, const struct shape *s, int peer,
 {
 	struct span out = plan_block(PLAN_SEND, (uint32_t)peer);
 
+	room.like = (uint32_t)peer;
 	if (s->in_place) {
 		plan_copy(p, room, out);
 		out = room;

@@ -104,6 +104,16 @@ nccl_call_run(const struct nccl_call *c, dicomm_comm_t comm)
 /* A created operator is in use by a call that waits in a group, or no longer.
  */
 void nccl_redop_hold(struct ncclComm *c, int op, int change);
+static inline bool nccl_redop_is_created(int op)
+{
+	return __builtin_expect(op > (int)ncclAvg, 0);
+}
+
+/* Is a created operator good for a call? Has refused it otherwise. */
+ncclResult_t nccl_redop_check(const char *f, struct ncclComm *c, int op);
+/* The library's for a call that is run now: a scalar "of the device" of a rank
+ * of the host is read only then. */
+ncclResult_t nccl_redop_now(struct ncclComm *c, int *op);
 /* Of a communicator that ends. */
 void nccl_redop_forget(struct ncclComm *c);
 /* The same, before the library ends it: what it still has registered */

@@ -193,3 +193,33 @@ int nccl_device_free(enum nccl_kind kind, void *ptr)
 						       "cuMemFree_v2");
 	return cuda ? cuda((uintptr_t)ptr) : -1;
 }
+
+/* The runtime may have been linked into the program, under whatever name. One
+ * that has no driver gives memory of the host, whose free() is not to be asked
+ * for what was freed already. */
+static bool free_by_runtime(const char *const *library, const char *name,
+			    void *ptr)
+{
+	void *at = function(library, name);
+	int (*release)(void *);
+
+	if (!at && (loaded(cuda_driver) || nccl_is_mapped(ptr)))
+		at = dlsym(RTLD_DEFAULT, name);
+	release = (int (*)(void *))(uintptr_t)at;
+	return release && !release(ptr);
+}
+
+static bool free_by_cuda(void *ptr)
+{
+	return free_by_runtime(cuda_runtime, "cudaFree", ptr) ||
+	       !nccl_device_free(NCCL_CUDA, ptr);
+}
+
+bool nccl_device_free_any(void *ptr)
+{
+	bool hip_first = prefers_hip();
+
+	return (hip_first && free_by_runtime(hip_runtime, "hipFree", ptr)) ||
+	       free_by_cuda(ptr) ||
+	       (!hip_first && free_by_runtime(hip_runtime, "hipFree", ptr));
+}

@@ -20,5 +20,8 @@ void nccl_device_nth(int i, struct nccl_device *device);
 /* Memory of the current device, from its driver; an error of that, or 0. */
 int nccl_device_alloc(enum nccl_kind kind, void **ptr, size_t size);
 int nccl_device_free(enum nccl_kind kind, void *ptr);
+/* Memory that the program has from the runtime or the driver of its devices;
+ * false: none of those that the process has loaded knows it. */
+bool nccl_device_free_any(void *ptr);
 
 #endif

@@ -10,9 +10,15 @@
 
 _Atomic int nccl_groups;
 
+/* Most groups have a few calls, which need no memory of their own. */
+#define FEW 16
+
+static _Thread_local struct nccl_call few_calls[FEW];
+
 static _Thread_local struct {
 	int depth;
-	ncclResult_t error; /* the first */
+	ncclResult_t error;                       /* the first */
+	enum { UNKNOWN, WAITS, WAITS_NOT } waits; /* its communicators */
 	struct nccl_call *calls;
 	size_t ncalls, call_room;
 	struct nccl_task *tasks;
@@ -49,6 +55,30 @@ static bool grow(void *list, size_t n, size_t *room, size_t bytes)
 	*(void **)list = bigger;
 	*room = more;
 	return true;
+}
+
+static bool make_room(void)
+{
+	struct nccl_call *more;
+
+	if (group.ncalls < FEW) {
+		group.calls = few_calls;
+		return true;
+	}
+	if (group.calls == few_calls) {
+		more = malloc(2 * sizeof(few_calls));
+		if (!more) {
+			nccl_group_fail(nccl_refuse(
+				ncclSystemError, "group: no memory for call %d",
+				FEW));
+			return false;
+		}
+		memcpy(more, few_calls, sizeof(few_calls));
+		group.calls = more;
+		group.call_room = 2 * (size_t)FEW;
+	}
+	return grow(&group.calls, group.ncalls, &group.call_room,
+		    sizeof(*group.calls));
 }
 
 /* The arrays are the caller's again when the call returns. */
@@ -101,6 +131,19 @@ static bool copy_descs(struct nccl_call *call)
 	return true;
 }
 
+/* As in NCCL, either all communicators of a group wait, or none. */
+static ncclResult_t check_blocking(const char *f, bool blocking)
+{
+	if (group.waits == UNKNOWN)
+		group.waits = blocking ? WAITS : WAITS_NOT;
+	if ((group.waits == WAITS) == blocking)
+		return ncclSuccess;
+	return nccl_refuse(ncclInvalidArgument,
+			   "%s: communicators that block and such that do not "
+			   "are in one group",
+			   f);
+}
+
 /* What it was created for, too, is looked at by the library, at the end. */
 static ncclResult_t check(const struct nccl_call *c)
 {
@@ -108,7 +151,10 @@ static ncclResult_t check(const struct nccl_call *c)
 		return nccl_refuse(ncclInvalidArgument,
 				   "%s: datatype %d: there is none", c->f,
 				   c->type);
-	return ncclSuccess;
+	if (nccl_redop_is_created(c->redop) &&
+	    nccl_redop_check(c->f, c->comm, c->redop) != ncclSuccess)
+		return ncclInvalidArgument;
+	return check_blocking(c->f, c->comm->blocking);
 }
 
 ncclResult_t nccl_group_call(const struct nccl_call *call)
@@ -119,8 +165,7 @@ ncclResult_t nccl_group_call(const struct nccl_call *call)
 	if (!nccl_enter(call->comm))
 		return nccl_group_fail(nccl_handle_refuse(call->f, call->comm));
 	result = check(call);
-	if (result == ncclSuccess &&
-	    !grow(&group.calls, group.ncalls, &group.call_room, sizeof(*kept)))
+	if (result == ncclSuccess && !make_room())
 		result = group.error;
 	if (result == ncclSuccess) {
 		kept = &group.calls[group.ncalls];
@@ -132,7 +177,8 @@ ncclResult_t nccl_group_call(const struct nccl_call *call)
 	}
 	if (result == ncclSuccess) {
 		group.ncalls++;
-		nccl_redop_hold(call->comm, call->redop, 1);
+		if (nccl_redop_is_created(call->redop))
+			nccl_redop_hold(call->comm, call->redop, 1);
 	}
 	nccl_leave(call->comm);
 	return result == ncclSuccess ? result : nccl_group_fail(result);
@@ -140,10 +186,14 @@ ncclResult_t nccl_group_call(const struct nccl_call *call)
 
 ncclResult_t nccl_group_task(const struct nccl_task *task)
 {
+	const struct ncclComm *c = task->comm ? task->comm : task->made;
+	ncclResult_t result;
+
 	if (!grow(&group.tasks, group.ntasks, &group.task_room, sizeof(*task)))
 		return group.error;
 	group.tasks[group.ntasks++] = *task;
-	return ncclSuccess;
+	result = check_blocking(task->f, c->blocking);
+	return result == ncclSuccess ? result : nccl_group_fail(result);
 }
 
 ncclResult_t nccl_group_window(struct ncclWindow_vidmem *window)
@@ -189,34 +239,49 @@ static ncclResult_t enter_all(struct ncclComm **comms, size_t n)
 	return ncclSuccess;
 }
 
+static dicomm_result_t run_one(const struct nccl_call *call)
+{
+	struct nccl_call now;
+
+	if (!nccl_redop_is_created(call->redop))
+		return nccl_call_run(call, call->comm->comm);
+	now = *call;
+	if (nccl_redop_now(call->comm, &now.redop) != ncclSuccess)
+		return DICOMM_ERR_INVALID_USAGE;
+	return nccl_call_run(&now, call->comm->comm);
+}
+
 static dicomm_result_t hand_on(void)
 {
 	dicomm_result_t status = DICOMM_SUCCESS, end;
 
 	dicomm_group_start();
 	for (size_t i = 0; i < group.ncalls && status == DICOMM_SUCCESS; i++)
-		status = nccl_call_run(&group.calls[i],
-				       group.calls[i].comm->comm);
+		status = run_one(&group.calls[i]);
 	end = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : end;
 }
 
 static ncclResult_t run_calls(void)
 {
-	struct ncclComm **comms;
+	struct ncclComm *few[FEW], **comms = few;
 	dicomm_result_t status;
 	ncclResult_t result;
-	size_t n;
+	size_t n = 0;
 
 	if (!group.ncalls)
 		return ncclSuccess;
-	comms = malloc(group.ncalls * sizeof(*comms));
+	if (group.ncalls > FEW)
+		comms = malloc(group.ncalls * sizeof(*comms));
 	if (!comms)
 		return nccl_refuse(ncclSystemError,
 				   "ncclGroupEnd: out of memory");
+	/* Mostly all are of one. */
 	for (size_t i = 0; i < group.ncalls; i++)
-		comms[i] = group.calls[i].comm;
-	n = sort_comms(comms, group.ncalls);
+		if (!n || comms[n - 1] != group.calls[i].comm)
+			comms[n++] = group.calls[i].comm;
+	if (n > 1)
+		n = sort_comms(comms, n);
 	result = enter_all(comms, n);
 	if (result == ncclSuccess) {
 		status = hand_on();
@@ -224,7 +289,8 @@ static ncclResult_t run_calls(void)
 			nccl_leave(comms[i]);
 		result = nccl_from(status);
 	}
-	free(comms);
+	if (comms != few)
+		free(comms);
 	return result;
 }
 
@@ -262,6 +328,8 @@ static ncclResult_t run_tasks(bool ends)
 	dicomm_result_t status;
 	size_t n = 0;
 
+	if (!group.ntasks)
+		return ncclSuccess;
 	dicomm_group_start();
 	for (size_t i = 0; i < group.ntasks; i++)
 		if (nccl_task_is_end(&group.tasks[i]) == ends) {
@@ -286,7 +354,7 @@ static void drop_tasks(bool ends)
 {
 	for (size_t i = 0; i < group.ntasks; i++)
 		if (nccl_task_is_end(&group.tasks[i]) == ends)
-			nccl_task_drop(&group.tasks[i]);
+			nccl_task_drop(&group.tasks[i], group.error);
 }
 
 /* Back to none; what was called may be called again in another. */
@@ -295,7 +363,8 @@ static void forget(void)
 	for (size_t i = 0; i < group.ncalls; i++) {
 		struct nccl_call *c = &group.calls[i];
 
-		if (nccl_enter_any(c->comm, NCCL_THERE)) {
+		if (nccl_redop_is_created(c->redop) &&
+		    nccl_enter_any(c->comm, NCCL_THERE)) {
 			nccl_redop_hold(c->comm, c->redop, -1);
 			nccl_leave(c->comm);
 		}
@@ -307,7 +376,8 @@ static void forget(void)
 	for (size_t i = 0; i < group.nwindows; i++)
 		free(group.windows[i]);
 	free(group.windows);
-	free(group.calls);
+	if (group.calls != few_calls)
+		free(group.calls);
 	free(group.tasks);
 	memset(&group, 0, sizeof(group));
 }
@@ -333,6 +403,10 @@ static ncclResult_t end_group(bool simulated)
 
 	atomic_fetch_sub(&nccl_groups, 1);
 	group.depth = 0;
+	if (!group.ncalls && !group.ntasks && !group.nwindows) {
+		group.error = ncclSuccess;
+		return result;
+	}
 	if (result != ncclSuccess) {
 		drop_tasks(false);
 		drop_tasks(true);
@@ -454,11 +528,8 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 		group.depth--;
 		return ncclSuccess;
 	}
-	if (!info)
-		result = nccl_refuse(ncclInvalidArgument,
-				     "ncclGroupSimulateEnd: info is NULL");
-	else if (info->magic != NCCL_SIM_INFO_MAGIC ||
-		 info->size < sizeof(*info))
+	if (info &&
+	    (info->magic != NCCL_SIM_INFO_MAGIC || info->size < sizeof(*info)))
 		result = nccl_refuse(ncclInvalidArgument,
 				     "ncclGroupSimulateEnd: info: magic 0x%x, "
 				     "size %zu: not initialised by "

@@ -38,22 +38,107 @@ struct ncclComm *nccl_handle_new(const char *f, enum nccl_state state)
 	c->pid = (int)getpid();
 	c->comm = NULL;
 	c->blocking = true;
+	c->finalized = false;
 	c->redops = NULL;
+	c->children = NULL;
+	c->parent = NULL;
 	c->next = NULL;
 	atomic_store(&c->busy, 0);
 	atomic_store(&c->state, state);
 	return c;
 }
 
+/* With the lock. */
+static void take_from_parent(struct ncclComm *child)
+{
+	struct ncclComm *parent = child->parent, *c;
+
+	if (!parent)
+		return;
+	child->parent = NULL;
+	c = parent->children;
+	if (c == child) {
+		parent->children = child->next;
+		return;
+	}
+	while (c->next != child)
+		c = c->next;
+	c->next = child->next;
+}
+
+void nccl_child_add(struct ncclComm *parent, struct ncclComm *child)
+{
+	pthread_mutex_lock(&lock);
+	child->next = parent->children;
+	child->parent = parent;
+	parent->children = child;
+	pthread_mutex_unlock(&lock);
+}
+
+void nccl_child_is_made(struct ncclComm *child)
+{
+	if (!atomic_load_explicit(&child->parent, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&lock);
+	take_from_parent(child);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Of a child that is ended meanwhile nothing is told. */
+static dicomm_result_t state_of(struct ncclComm *child)
+{
+	dicomm_result_t error = DICOMM_SUCCESS;
+
+	if (!nccl_enter_shared(child, NCCL_THERE))
+		return DICOMM_SUCCESS;
+	dicomm_comm_get_async_error(child->comm, &error);
+	nccl_leave_shared(child);
+	return error;
+}
+
+dicomm_result_t nccl_children_state(struct ncclComm *parent)
+{
+	dicomm_result_t state = DICOMM_SUCCESS, one;
+	struct ncclComm *next;
+
+	if (!atomic_load_explicit(&parent->children, memory_order_relaxed))
+		return DICOMM_SUCCESS;
+	pthread_mutex_lock(&lock);
+	for (struct ncclComm *c = parent->children; c; c = next) {
+		next = c->next;
+		one = state_of(c);
+		if (one != DICOMM_IN_PROGRESS)
+			take_from_parent(c);
+		if (one != DICOMM_SUCCESS &&
+		    (state == DICOMM_SUCCESS || state == DICOMM_IN_PROGRESS))
+			state = one;
+	}
+	pthread_mutex_unlock(&lock);
+	return state;
+}
+
 void nccl_handle_free(struct ncclComm *c)
 {
+	struct ncclComm *child;
+
 	c->comm = NULL;
 	atomic_store(&c->state, NCCL_FREE);
 	pthread_mutex_lock(&lock);
+	take_from_parent(c);
+	while ((child = c->children))
+		take_from_parent(child);
 	c->next = NULL;
 	*last = c;
 	last = &c->next;
 	pthread_mutex_unlock(&lock);
+}
+
+void nccl_handle_fail(struct ncclComm *c, ncclResult_t why)
+{
+	c->comm = NULL;
+	c->failure = why;
+	nccl_child_is_made(c);
+	atomic_store(&c->state, NCCL_FAILED);
 }
 
 static void nap(unsigned us)
@@ -134,8 +219,7 @@ bool nccl_handle_drain(struct ncclComm *c, int ms, bool busy, uint32_t own)
 	return true;
 }
 
-/* Is there memory to read? Who made it is seen in it. */
-static bool is_mapped(const void *p)
+bool nccl_is_mapped(const void *p)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	unsigned char there;
@@ -155,9 +239,10 @@ ncclResult_t nccl_handle_refuse(const char *f, const void *p)
 			 "%s: comm %p is no communicator of libdicomm's NCCL "
 			 "interface%s",
 			 f, p,
-			 is_mapped(p) ? ": another library has made it, or it "
-					"is no communicator at all"
-				      : "");
+			 nccl_is_mapped(p)
+				 ? ": another library has made it, or it "
+				   "is no communicator at all"
+				 : "");
 		nccl_tell_other(text, sizeof(text));
 		return nccl_refuse(ncclInvalidArgument, "%s", text);
 	}
@@ -166,6 +251,12 @@ ncclResult_t nccl_handle_refuse(const char *f, const void *p)
 		return nccl_refuse(ncclInvalidUsage,
 				   "%s: comm %p is made by the end of the "
 				   "group that it was called in",
+				   f, p);
+	case NCCL_FAILED:
+		return nccl_refuse(ncclInvalidArgument,
+				   "%s: comm %p could not be made: it is good "
+				   "for ncclCommGetAsyncError(), "
+				   "ncclCommDestroy() and ncclCommAbort() only",
 				   f, p);
 	case NCCL_SUSPENDED:
 		return nccl_refuse(ncclInvalidUsage,
@@ -194,4 +285,17 @@ ncclResult_t nccl_handle_refuse(const char *f, const void *p)
 			   "%s: comm %p is no communicator any more: it was "
 			   "destroyed or aborted",
 			   f, p);
+}
+
+ncclResult_t nccl_handle_failed(struct ncclComm *c, dicomm_result_t status)
+{
+	ncclResult_t result = nccl_failed(status);
+	dicomm_result_t error = DICOMM_SUCCESS;
+
+	if (status != DICOMM_ERR_INVALID_USAGE ||
+	    !nccl_enter_shared(c, NCCL_THERE))
+		return result;
+	dicomm_comm_get_async_error(c->comm, &error);
+	nccl_leave_shared(c);
+	return error == DICOMM_IN_PROGRESS ? ncclInvalidArgument : result;
 }

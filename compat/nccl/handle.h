@@ -18,7 +18,8 @@ enum nccl_state {
 	NCCL_LIVE,      /* maybe not ready yet, or broken: the library knows */
 	NCCL_SUSPENDED, /* by ncclCommSuspend() */
 	NCCL_REVOKED,   /* by ncclCommRevoke(), or by shrinking with abort */
-	NCCL_DYING,     /* its end has begun */
+	NCCL_FAILED, /* a group could not make it; the program has it still */
+	NCCL_DYING,  /* its end has begun */
 };
 
 struct nccl_redop;
@@ -31,8 +32,13 @@ struct ncclComm {
 	_Atomic(dicomm_comm_t) comm;
 	bool leaves;   /* at exit() */
 	bool blocking; /* as NCCL's users have it; ours never blocks */
+	bool finalized;
+	ncclResult_t failure;      /* of one that is FAILED */
 	struct nccl_redop *redops; /* of who is busy */
-	struct ncclComm *next;     /* of the places that are free */
+	/* Made of this one, and not there yet, as far as anybody has looked */
+	_Atomic(struct ncclComm *) children;
+	_Atomic(struct ncclComm *) parent; /* in whose list it is */
+	struct ncclComm *next; /* of its list: the free places, or children */
 } __attribute__((aligned(128)));
 
 #define NCCL_HANDLES 16384
@@ -44,8 +50,15 @@ extern struct ncclComm nccl_handles[NCCL_HANDLES]
 struct ncclComm *nccl_handle_new(const char *f, enum nccl_state state);
 /* Of who made it DYING. */
 void nccl_handle_free(struct ncclComm *c);
+/* The same, of one that a group has handed out already: it can still be asked
+ * why, and be destroyed. */
+void nccl_handle_fail(struct ncclComm *c, ncclResult_t why);
 /* f(): why a call cannot be made on it; has said so. */
 ncclResult_t nccl_handle_refuse(const char *f, const void *c)
+	__attribute__((cold));
+/* A call on it has failed: as nccl_failed(), but of one that is not ready yet
+ * NCCL says that the argument is invalid. */
+ncclResult_t nccl_handle_failed(struct ncclComm *c, dicomm_result_t status)
 	__attribute__((cold));
 /* Waits until the other call is over; false: it never will be. */
 bool nccl_handle_wait(struct ncclComm *c) __attribute__((cold));
@@ -88,6 +101,15 @@ bool nccl_enter_any(struct ncclComm *c, unsigned states);
 
 /* From any of these states to that one; false: it was in none of them. */
 bool nccl_turn(struct ncclComm *c, unsigned from, enum nccl_state to);
+
+/* As NCCL has it, a communicator is in progress while another one is made of
+ * it: programs that do not wait poll the old one, then the new one. */
+void nccl_child_add(struct ncclComm *parent, struct ncclComm *child);
+/* It is there; what becomes of it is no longer told of its parent. */
+void nccl_child_is_made(struct ncclComm *child);
+/* DICOMM_IN_PROGRESS, or how the first of them has failed, which is told once.
+ */
+dicomm_result_t nccl_children_state(struct ncclComm *parent);
 
 /* Until nobody is in a call on it, at most this long. */
 bool nccl_handle_drain(struct ncclComm *c, int ms, bool busy, uint32_t own);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "compat/nccl/group.h"
@@ -13,6 +14,8 @@
 #define ABORT_MS 30000
 /* For the peers of a program that ends to receive what it has sent them */
 #define EXIT_MS 2000
+/* For the peers of a rank that aborts with nothing under way to do so */
+#define LEAVE_S 10
 
 /* Now, or at the end of the group. *out: the handle, as long as there is one.
  */
@@ -371,6 +374,8 @@ static ncclResult_t make_rest(const char *f, struct ncclComm *comm)
 
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
+	if (!comm)
+		return ncclSuccess;
 	if (flags != NCCL_REVOKE_DEFAULT)
 		return nccl_refuse(ncclInvalidArgument,
 				   "%s: flags 0x%x: not NCCL_REVOKE_DEFAULT",
@@ -492,10 +497,20 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
 	struct nccl_task t = {
 		.f = __func__, .kind = NCCL_TASK_FINALIZE, .comm = comm};
+	bool again;
 
+	if (!comm)
+		return ncclSuccess;
 	if (!nccl_enter(comm))
 		return nccl_refused(nccl_handle_refuse(__func__, comm));
+	again = comm->finalized;
+	comm->finalized = true;
 	nccl_leave(comm);
+	if (again)
+		return nccl_refused(nccl_refuse(ncclInvalidArgument,
+						"%s: comm %p is finalized "
+						"already",
+						__func__, (void *)comm));
 	return submit(&t, NULL);
 }
 NCCL_ALIAS(ncclCommFinalize);
@@ -508,6 +523,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 	/* As NCCL has it: there is nothing to destroy. */
 	if (!comm)
 		return ncclSuccess;
+	if (nccl_is_handle(comm) &&
+	    nccl_turn(comm, NCCL_IN(NCCL_FAILED), NCCL_DYING)) {
+		nccl_handle_free(comm);
+		return ncclSuccess;
+	}
 	if (!nccl_enter_shared(comm, NCCL_THERE))
 		return nccl_refused(nccl_handle_refuse(__func__, comm));
 	nccl_leave_shared(comm);
@@ -515,22 +535,71 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 }
 NCCL_ALIAS(ncclCommDestroy);
 
+/* One that works, and has nothing under way */
+static bool is_idle(struct ncclComm *c)
+{
+	dicomm_result_t error = DICOMM_ERR_INTERNAL;
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	if (!c->comm || !nccl_handle_drain(c, 0, true, 0))
+		return false;
+	dicomm_comm_get_async_error(c->comm, &error);
+	return error == DICOMM_SUCCESS &&
+	       dicomm_comm_stats(c->comm, &stats) == DICOMM_SUCCESS &&
+	       !stats.under_way;
+}
+
+/*
+ * Many programs end by ncclCommAbort(), and with NCCL no peer hears of it. So a
+ * rank that has nothing to abort leaves in good order: its peers receive what
+ * it has sent them, if they do so in time. It is then finalized.
+ */
+static bool leave(struct ncclComm *c)
+{
+	struct timespec begin, now;
+	dicomm_result_t error = DICOMM_ERR_INTERNAL;
+
+	if (!is_idle(c))
+		return false;
+	if (c->finalized)
+		return true;
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	if (dicomm_comm_finalize(c->comm) != DICOMM_IN_PROGRESS)
+		return false;
+	while (is_going_on(c)) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec - begin.tv_sec > LEAVE_S)
+			return false;
+		usleep(200);
+	}
+	dicomm_comm_get_async_error(c->comm, &error);
+	return error == DICOMM_SUCCESS;
+}
+
 /* At once, also in a group: it waits for nobody but threads of this process
- * that are about to leave. */
+ * that are about to leave, and, with nothing under way, for peers to receive.
+ */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
+	bool lives, left = false;
 
 	if (!comm)
 		return ncclSuccess;
 	if (nccl_is_handle(comm) &&
-	    nccl_turn(comm, NCCL_IN(NCCL_PENDING), NCCL_DYING)) {
+	    nccl_turn(comm, NCCL_IN(NCCL_PENDING) | NCCL_IN(NCCL_FAILED),
+		      NCCL_DYING)) {
 		nccl_handle_free(comm);
 		return ncclSuccess;
 	}
-	if (!nccl_is_handle(comm) || !nccl_turn(comm, NCCL_THERE, NCCL_DYING))
+	if (!nccl_is_handle(comm))
 		return nccl_handle_refuse(__func__, comm);
-	if (comm->comm)
+	lives = nccl_turn(comm, NCCL_IN(NCCL_LIVE), NCCL_DYING);
+	if (!lives && !nccl_turn(comm, NCCL_THERE, NCCL_DYING))
+		return nccl_handle_refuse(__func__, comm);
+	if (lives)
+		left = leave(comm);
+	if (comm->comm && !left)
 		status = dicomm_comm_abort(comm->comm);
 	if (!nccl_handle_drain(comm, ABORT_MS, true, 0))
 		return nccl_refuse(ncclInternalError,
@@ -538,7 +607,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 				   "on it after %d ms; its memory is kept",
 				   __func__, (void *)comm, ABORT_MS);
 	/* It may have come about meanwhile. */
-	if (comm->comm)
+	if (comm->comm && !left)
 		dicomm_comm_abort(comm->comm);
 	nccl_memory_forget(comm);
 	if (status == DICOMM_SUCCESS)

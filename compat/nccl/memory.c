@@ -11,10 +11,11 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Allocations that are the driver's, for the library has no communicator there
- * yet; few, so that a list will do. */
+/* What ncclMemAlloc() has given: memory of the library, or of the driver where
+ * the library has no communicator yet. Few, so that a list will do. */
 static struct block {
 	void *at;
+	bool is_drivers;
 	enum nccl_kind kind;
 	struct block *next;
 } * blocks;
@@ -52,34 +53,36 @@ static bool from_communicator(const char *device, void **ptr, size_t size,
 static ncclResult_t from_driver(const struct nccl_device *device, void **ptr,
 				size_t size)
 {
-	struct block *b = malloc(sizeof(*b));
-	int error;
+	int error = nccl_device_alloc(device->kind, ptr, size);
 
-	if (!b)
-		return nccl_refuse(ncclSystemError,
-				   "ncclMemAlloc: out of memory");
-	error = nccl_device_alloc(device->kind, ptr, size);
-	if (error) {
-		free(b);
-		*ptr = NULL;
-		return nccl_refuse(ncclUnhandledCudaError,
-				   "ncclMemAlloc: %zu bytes on %s: the driver "
-				   "gives error %d",
-				   size, device->name, error);
-	}
-	b->at = *ptr;
-	b->kind = device->kind;
-	pthread_mutex_lock(&lock);
-	b->next = blocks;
-	blocks = b;
-	pthread_mutex_unlock(&lock);
-	return ncclSuccess;
+	if (!error)
+		return ncclSuccess;
+	*ptr = NULL;
+	return nccl_refuse(ncclUnhandledCudaError,
+			   "ncclMemAlloc: %zu bytes on %s: the driver gives "
+			   "error %d",
+			   size, device->name, error);
+}
+
+static ncclResult_t allocate(struct block *b, void **ptr, size_t size)
+{
+	struct nccl_device device;
+	dicomm_result_t status;
+
+	nccl_device_current(&device);
+	if (device.kind == NCCL_HOST || !device.name[0])
+		return nccl_from(dicomm_mem_alloc(ptr, size));
+	if (from_communicator(device.name, ptr, size, &status))
+		return nccl_from(status);
+	b->is_drivers = true;
+	b->kind = device.kind;
+	return from_driver(&device, ptr, size);
 }
 
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {
-	struct nccl_device device;
-	dicomm_result_t status;
+	ncclResult_t result;
+	struct block *b;
 
 	if (!ptr)
 		return nccl_refuse(ncclInvalidArgument, "%s: ptr is NULL",
@@ -87,22 +90,29 @@ ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 	*ptr = NULL;
 	if (!size)
 		return ncclSuccess;
-	nccl_device_current(&device);
-	if (device.kind == NCCL_HOST || !device.name[0])
-		return nccl_from(dicomm_mem_alloc(ptr, size));
-	if (from_communicator(device.name, ptr, size, &status))
-		return nccl_from(status);
-	return from_driver(&device, ptr, size);
+	nccl_look_around();
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return nccl_refuse(ncclSystemError, "%s: out of memory",
+				   __func__);
+	result = allocate(b, ptr, size);
+	if (result != ncclSuccess) {
+		free(b);
+		return result;
+	}
+	b->at = *ptr;
+	pthread_mutex_lock(&lock);
+	b->next = blocks;
+	blocks = b;
+	pthread_mutex_unlock(&lock);
+	return ncclSuccess;
 }
 NCCL_ALIAS(ncclMemAlloc);
 
-ncclResult_t ncclMemFree(void *ptr)
+static struct block *take_block(const void *ptr)
 {
 	struct block **at, *b;
-	int error;
 
-	if (!ptr)
-		return ncclSuccess;
 	pthread_mutex_lock(&lock);
 	for (at = &blocks; (b = *at); at = &b->next)
 		if (b->at == ptr)
@@ -110,8 +120,25 @@ ncclResult_t ncclMemFree(void *ptr)
 	if (b)
 		*at = b->next;
 	pthread_mutex_unlock(&lock);
-	if (!b)
+	return b;
+}
+
+/* As NCCL and RCCL do, frees also what the program has from cudaMalloc() or
+ * hipMalloc(). */
+ncclResult_t ncclMemFree(void *ptr)
+{
+	struct block *b;
+	int error;
+
+	if (!ptr)
+		return ncclSuccess;
+	b = take_block(ptr);
+	if (!b && nccl_device_free_any(ptr))
+		return ncclSuccess;
+	if (!b || !b->is_drivers) {
+		free(b);
 		return nccl_from(dicomm_mem_free(ptr));
+	}
 	error = nccl_device_free(b->kind, ptr);
 	free(b);
 	if (error)

@@ -13,6 +13,32 @@ keep(const struct nccl_call *call)
 	return nccl_group_call(&copy);
 }
 
+/* Has entered, and leaves. */
+static __attribute__((noinline)) ncclResult_t
+run_created(const struct nccl_call *call)
+{
+	struct nccl_call now = *call;
+	struct ncclComm *c = call->comm;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	ncclResult_t result = nccl_redop_check(call->f, c, call->redop);
+
+	if (result == ncclSuccess)
+		result = nccl_redop_now(c, &now.redop);
+	if (result == ncclSuccess)
+		status = nccl_call_run(&now, c->comm);
+	nccl_leave(c);
+	return status == DICOMM_SUCCESS ? result
+					: nccl_handle_failed(c, status);
+}
+
+static inline __attribute__((always_inline)) ncclResult_t
+perform_created(const struct nccl_call *call)
+{
+	const struct nccl_call copy = *call;
+
+	return run_created(&copy);
+}
+
 static inline __attribute__((always_inline)) ncclResult_t
 perform(const struct nccl_call *call)
 {
@@ -23,10 +49,14 @@ perform(const struct nccl_call *call)
 		return keep(call);
 	if (__builtin_expect(!nccl_enter(c), 0))
 		return nccl_handle_refuse(call->f, c);
+	if (nccl_redop_is_created(call->redop))
+		return perform_created(call);
 	status = nccl_call_run(
 		call, atomic_load_explicit(&c->comm, memory_order_relaxed));
 	nccl_leave(c);
-	return nccl_from(status);
+	if (__builtin_expect(status == DICOMM_SUCCESS, 1))
+		return ncclSuccess;
+	return nccl_handle_failed(c, status);
 }
 
 /* A configuration that cannot be followed is a call that is refused. */

@@ -17,6 +17,7 @@
 
 static bool get(int index, dicomm_param_info_t *info)
 {
+	nccl_look_around();
 	return index >= 0 && dicomm_param_info(index, info) == DICOMM_SUCCESS;
 }
 

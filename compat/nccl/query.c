@@ -65,14 +65,22 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 	if (!error)
 		return nccl_refuse(ncclInvalidArgument, "%s: error is NULL",
 				   __func__);
+	if (nccl_is_handle(comm) && atomic_load(&comm->state) == NCCL_FAILED) {
+		*error = comm->failure;
+		return ncclSuccess;
+	}
 	if (!nccl_enter_shared(comm, NCCL_THERE))
 		return nccl_handle_refuse(__func__, comm);
 	revoked = atomic_load(&comm->state) == NCCL_REVOKED;
 	status = dicomm_comm_get_async_error(comm->comm, &now);
+	if (revoked || now == DICOMM_SUCCESS)
+		now = nccl_children_state(comm);
+	if (now == DICOMM_SUCCESS)
+		nccl_child_is_made(comm);
 	nccl_leave_shared(comm);
 	if (status != DICOMM_SUCCESS)
 		return nccl_failed(status);
-	*error = revoked ? ncclSuccess : nccl_result(now);
+	*error = nccl_result(now);
 	return ncclSuccess;
 }
 NCCL_ALIAS(ncclCommGetAsyncError);
@@ -174,6 +182,7 @@ NCCL_ALIAS(ncclCommMemStats);
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm,
 				     ncclCommProperties_t *properties)
 {
+	dicomm_stats_t stats = {.size = sizeof(stats)};
 	ncclCommProperties_t p = {0};
 	size_t size;
 
@@ -193,7 +202,9 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm,
 	dicomm_comm_user_rank(comm->comm, &p.rank);
 	dicomm_comm_count(comm->comm, &p.nRanks);
 	device_number(comm->comm, &p.cudaDev);
+	dicomm_comm_stats(comm->comm, &stats);
 	nccl_leave_shared(comm);
+	p.commHash = stats.comm_hash;
 	p.nvmlDev = p.cudaDev;
 	p.nLsaTeams = p.nRanks; /* of one rank each */
 	p.hostRmaSupport = true;

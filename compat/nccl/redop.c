@@ -17,6 +17,7 @@ struct nccl_redop {
 	dicomm_redop_t op;
 	int type;
 	const void *at;    /* of a scalar of the device's; NULL: the value */
+	bool is_read;      /* at each call, by this layer: a rank of the host */
 	uint64_t value;    /* of one of the host's */
 	unsigned users;    /* created, and not destroyed */
 	unsigned in_calls; /* that wait in groups */
@@ -77,6 +78,25 @@ static void tidy(struct ncclComm *c)
 	}
 }
 
+/* Has the library one for a scalar with this value? */
+static struct nccl_redop *find_value(struct ncclComm *c, int type,
+				     uint64_t value)
+{
+	struct nccl_redop *r = c->redops;
+
+	while (r && (r->type != type || r->at || r->value != value))
+		r = r->next;
+	return r;
+}
+
+static bool is_host(struct ncclComm *c)
+{
+	const char *device;
+
+	return dicomm_comm_device(c->comm, &device) == DICOMM_SUCCESS &&
+	       !strcmp(device, "host");
+}
+
 static ncclResult_t create(ncclRedOp_t *op, const void *scalar, int type,
 			   ncclScalarResidence_t residence, struct ncclComm *c)
 {
@@ -88,12 +108,12 @@ static ncclResult_t create(ncclRedOp_t *op, const void *scalar, int type,
 
 	if (host)
 		memcpy(&value, scalar, bytes);
-	for (r = c->redops; r && host; r = r->next)
-		if (r->type == type && !r->at && r->value == value) {
-			r->users++;
-			*op = (ncclRedOp_t)r->op;
-			return ncclSuccess;
-		}
+	r = host ? find_value(c, type, value) : NULL;
+	if (r) {
+		r->users++;
+		*op = (ncclRedOp_t)r->op;
+		return ncclSuccess;
+	}
 	tidy(c);
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -108,11 +128,43 @@ static ncclResult_t create(ncclRedOp_t *op, const void *scalar, int type,
 	}
 	r->type = type;
 	r->at = host ? NULL : scalar;
+	r->is_read = !host && is_host(c);
 	r->value = value;
 	r->users = 1;
 	r->next = c->redops;
 	c->redops = r;
 	*op = (ncclRedOp_t)r->op;
+	return ncclSuccess;
+}
+
+ncclResult_t nccl_redop_check(const char *f, struct ncclComm *c, int op)
+{
+	const struct nccl_redop *r = find(c, op);
+
+	if (r && r->users)
+		return ncclSuccess;
+	return nccl_refuse(ncclInvalidArgument,
+			   "%s: op %d: no operator of this communicator, or it "
+			   "was destroyed",
+			   f, op);
+}
+
+ncclResult_t nccl_redop_now(struct ncclComm *c, int *op)
+{
+	struct nccl_redop *r = find(c, *op);
+	ncclRedOp_t now;
+	ncclResult_t result;
+
+	if (!r || !r->is_read)
+		return ncclSuccess;
+	r->in_calls++; /* tidy() is not to take it */
+	result = create(&now, r->at, r->type, ncclScalarHostImmediate, c);
+	r->in_calls--;
+	if (result != ncclSuccess)
+		return result;
+	/* Nobody has it; it is kept for the next call with this value. */
+	find(c, (int)now)->users--;
+	*op = (int)now;
 	return ncclSuccess;
 }
 

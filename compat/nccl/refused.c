@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What exists so that programs load, and says that it is not there. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "compat/nccl/group.h"
 
 /* Nothing is done with most of what these are given. */
@@ -16,12 +19,23 @@ static ncclResult_t lacking(const char *f, const char *what)
 
 #define DEVICE "the device interface, by which kernels communicate"
 
-/* Data on sockets is not encrypted, whatever a program wants: it is told. */
+/* Is it in effect? That is settled when a parameter is first asked for. */
+static bool is_encrypted(void)
+{
+	dicomm_param_info_t info;
+
+	for (int i = 0; dicomm_param_info(i, &info) == DICOMM_SUCCESS; i++)
+		if (!strcmp(info.name, "DICOMM_ENCRYPT"))
+			return !strcmp(info.value, "on");
+	return false;
+}
+
+/* As by DICOMM_ENCRYPT=on, for communicators that are not there yet. Ids have
+ * secrets of their own; the program's is for NCCL_COMM_ID. */
 ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 {
 	if (!config)
-		return nccl_refuse(ncclInvalidArgument, "%s: config is NULL",
-				   __func__);
+		return ncclSuccess;
 	if (config->magic != NCCL_API_MAGIC || config->size < sizeof(*config))
 		return nccl_refuse(ncclInvalidArgument,
 				   "%s: config: magic 0x%x, size %zu: not "
@@ -30,7 +44,17 @@ ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 				   __func__, config->magic, config->size);
 	if (!config->mode)
 		return ncclSuccess;
-	return lacking(__func__, "encryption of what sockets carry");
+	setenv("DICOMM_ENCRYPT", "on", 1);
+	nccl_look_around();
+	if (config->psk && *config->psk)
+		setenv("DICOMM_COMM_KEY", config->psk, 0);
+	if (is_encrypted())
+		return ncclSuccess;
+	return nccl_refuse(
+		ncclInvalidUsage,
+		"%s: too late, DICOMM_ENCRYPT was read already: call "
+		"it first, or set that variable",
+		__func__);
 }
 NCCL_ALIAS(ncclSetEncryption);
 

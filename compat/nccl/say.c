@@ -2,6 +2,8 @@
 /* Errors and warnings of this layer, the version, and who else is here. */
 #include "compat/nccl/say.h"
 
+#include "compat/nccl/environment.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -42,28 +44,51 @@ static bool is_silent(void)
 	return word && !strcasecmp(word, "none");
 }
 
-/* One line, one write(2), that looks as those of the library. */
-static void put(const char *level, const char *text)
+/* Where only NCCL_DEBUG is set, lines have NCCL's form, in the library too:
+ * scripts look for "NCCL INFO" and "NCCL WARN". */
+static bool is_nccls(void)
 {
-	char line[TEXT_BYTES + 256], host[64];
+	const char *own = getenv("DICOMM_DEBUG"), *word = getenv("NCCL_DEBUG");
+
+	return !(own && *own) && word && *word;
+}
+
+static size_t write_head(char *line, size_t room, const char *level)
+{
 	struct timespec now;
+	char host[64];
 	struct tm tm;
 	size_t len;
 	int n;
 
-	if (is_silent())
-		return;
 	if (gethostname(host, sizeof(host)) < 0)
 		strcpy(host, "?");
 	host[sizeof(host) - 1] = '\0';
 	host[strcspn(host, ".")] = '\0';
+	if (is_nccls()) {
+		n = snprintf(line, room, "%s:%d:%d [0] NCCL %s ", host,
+			     (int)getpid(), (int)gettid(),
+			     !strcmp(level, "ERROR") ? "WARN" : level);
+		return (size_t)n;
+	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	localtime_r(&now.tv_sec, &tm);
-	len = strftime(line, sizeof(line), "[%Y-%m-%d %H:%M:%S", &tm);
-	n = snprintf(line + len, sizeof(line) - len,
-		     ".%06ld] %s:%d dicomm %s %s\n", now.tv_nsec / 1000, host,
-		     (int)getpid(), level, text);
-	len += (size_t)n;
+	len = strftime(line, room, "[%Y-%m-%d %H:%M:%S", &tm);
+	n = snprintf(line + len, room - len, ".%06ld] %s:%d dicomm %s ",
+		     now.tv_nsec / 1000, host, (int)getpid(), level);
+	return len + (size_t)n;
+}
+
+/* One line, one write(2), that looks as those of the library. */
+static void put(const char *level, const char *text)
+{
+	char line[TEXT_BYTES + 256];
+	size_t len;
+
+	if (is_silent())
+		return;
+	len = write_head(line, sizeof(line), level);
+	len += (size_t)snprintf(line + len, sizeof(line) - len, "%s\n", text);
 	if (len >= sizeof(line))
 		len = sizeof(line) - 1;
 	while (write(STDERR_FILENO, line, len) < 0 && errno == EINTR)
@@ -192,6 +217,24 @@ int nccl_version(void)
 	return version;
 }
 
+/* As NCCL does, for who asks by its variable */
+void nccl_say_version(void)
+{
+	static const char *const words[] = {"version", "warn", "info", "debug",
+					    "trace"};
+	const char *word = getenv("NCCL_DEBUG");
+	char text[96];
+	int v = nccl_version();
+
+	snprintf(text, sizeof(text),
+		 "NCCL version %d.%d.%d (libdicomm %d.%d.%d)", v / 10000,
+		 v / 100 % 100, v % 100, DICOMM_VERSION_MAJOR,
+		 DICOMM_VERSION_MINOR, DICOMM_VERSION_PATCH);
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (is_nccls() && !strcasecmp(word, words[i]))
+			put("INFO", text);
+}
+
 struct search {
 	char own[1024], other[1024];
 };
@@ -248,6 +291,7 @@ static void look(void)
 {
 	struct search s;
 
+	nccl_environment();
 	if (find_other(&s))
 		nccl_warn("two libraries of this interface are in this "
 			  "process: libdicomm's from %.300s, which was called "

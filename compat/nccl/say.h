@@ -34,7 +34,14 @@ const char *nccl_last_text(void);
 /* Of NCCL, as programs are told: DICOMM_NCCL_VERSION, else 2.30.7. */
 int nccl_version(void);
 
-/* Once: warns of another library of this name in the process. */
+/* Is there memory at this address of the process? */
+bool nccl_is_mapped(const void *p);
+
+/* By NCCL_DEBUG: the line "NCCL version 2.30.7". */
+void nccl_say_version(void);
+
+/* Once, with nccl_environment(): warns of another library of this name in the
+ * process. */
 void nccl_look_around(void);
 /* Appends where it is, if there is one: "; NCCL is loaded, too, from PATH". */
 void nccl_tell_other(char *text, size_t room);

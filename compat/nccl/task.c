@@ -20,8 +20,13 @@
 
 static void set_config(dicomm_config_t *config, const struct nccl_task *t)
 {
+	const char *bound = getenv("DICOMM_BOOTSTRAP_TIMEOUT");
+
 	*config = (dicomm_config_t)DICOMM_CONFIG_INITIALIZER;
 	config->blocking = 0;
+	/* As in NCCL, whoever comes late is waited for. */
+	if (!bound || !*bound)
+		config->bootstrap_timeout_ms = INT32_MAX;
 	config->device = t->device[0] ? t->device : NULL;
 	config->name = t->options.name[0] ? t->options.name : NULL;
 }
@@ -92,6 +97,8 @@ static dicomm_result_t finalize(struct nccl_task *t)
 	if (!nccl_enter(t->comm))
 		return gone(t);
 	status = dicomm_comm_finalize(t->comm->comm);
+	t->comm->finalized =
+		status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS;
 	nccl_leave(t->comm);
 	return status;
 }
@@ -188,7 +195,8 @@ void nccl_task_start(struct nccl_task *t)
 	}
 }
 
-/* Bounded by the library: by DICOMM_BOOTSTRAP_TIMEOUT, DICOMM_TIMEOUT_MS. */
+/* Bounded by the library, by DICOMM_BOOTSTRAP_TIMEOUT where that is set, and
+ * DICOMM_TIMEOUT_MS; ncclCommAbort() ends it. */
 static dicomm_result_t wait_for(struct ncclComm *c)
 {
 	dicomm_result_t status = DICOMM_ERR_ABORTED, error;
@@ -220,7 +228,8 @@ static ncclResult_t tell(struct ncclComm *c, dicomm_result_t status)
 	return result;
 }
 
-static void end(struct ncclComm *c)
+/* Of what could not be made. In a group its handle is the program's. */
+static void end(struct ncclComm *c, bool in_group, ncclResult_t why)
 {
 	if (!nccl_turn(c, NCCL_THERE | NCCL_IN(NCCL_PENDING), NCCL_DYING))
 		return;
@@ -228,7 +237,10 @@ static void end(struct ncclComm *c)
 	nccl_memory_forget(c);
 	dicomm_comm_destroy(c->comm);
 	nccl_redop_forget(c);
-	nccl_handle_free(c);
+	if (in_group)
+		nccl_handle_fail(c, why);
+	else
+		nccl_handle_free(c);
 }
 
 static ncclResult_t finish_made(struct nccl_task *t, bool in_group)
@@ -239,20 +251,23 @@ static ncclResult_t finish_made(struct nccl_task *t, bool in_group)
 	if (t->status == DICOMM_SUCCESS && in_group && t->out)
 		t->status = DICOMM_IN_PROGRESS;
 	if (t->status == DICOMM_IN_PROGRESS) {
-		if (!t->made->blocking)
+		if (!t->made->blocking) {
+			if (t->comm)
+				nccl_child_add(t->comm, t->made);
 			return ncclInProgress;
+		}
 		t->status = wait_for(t->made);
 		if (t->status != DICOMM_SUCCESS) {
 			result = tell(t->made, t->status);
 			if (!in_group)
-				end(t->made);
+				end(t->made, false, result);
 			return result;
 		}
 	}
 	if (t->status == DICOMM_SUCCESS)
 		return ncclSuccess;
 	result = t->said ? nccl_result(t->status) : nccl_failed(t->status);
-	end(t->made);
+	end(t->made, in_group, result);
 	return result;
 }
 
@@ -311,10 +326,12 @@ ncclResult_t nccl_task_finish(struct nccl_task *t, bool in_group)
 	return result;
 }
 
-void nccl_task_drop(struct nccl_task *t)
+void nccl_task_drop(struct nccl_task *t, ncclResult_t why)
 {
 	free(t->exclude);
 	t->exclude = NULL;
+	if (t->kind == NCCL_TASK_FINALIZE)
+		t->comm->finalized = false;
 	if (t->made && nccl_turn(t->made, NCCL_IN(NCCL_PENDING), NCCL_DYING))
-		nccl_handle_free(t->made);
+		nccl_handle_fail(t->made, why);
 }

@@ -46,7 +46,7 @@ void nccl_task_start(struct nccl_task *t);
 /* Waits for what was begun, where the program wants that. in_group: its handle
  * is the program's, whatever became of it. */
 ncclResult_t nccl_task_finish(struct nccl_task *t, bool in_group);
-/* It is not done at all. */
-void nccl_task_drop(struct nccl_task *t);
+/* It is not done at all, since its group has failed. */
+void nccl_task_drop(struct nccl_task *t, ncclResult_t why);
 
 #endif

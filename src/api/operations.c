@@ -203,7 +203,7 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 	TRY(check_buffer(f, "recv", recv, recv_blocks, count, type));
 	bytes = count * type_bytes(type);
 	TRY(check_apart(f, send, send_blocks * bytes, recv, recv_blocks * bytes,
-			call_in_place(&call, comm->rank)));
+			call_in_place(&call, comm->rank, comm->ranks)));
 	if (coll == COLL_REDUCE_LOCAL)
 		TRY(check_own(f, comm, send, recv, bytes));
 	else
@@ -523,6 +523,7 @@ static dicomm_result_t place(const char *f, const struct dicomm_comm *comm,
 			     struct call *call, struct blocks *sent,
 			     struct blocks *received, size_t *room)
 {
+	static const struct blocks none;
 	size_t elem = type_bytes(call->type);
 	bool in_place;
 	int own = -1;
@@ -547,7 +548,9 @@ static dicomm_result_t place(const char *f, const struct dicomm_comm *comm,
 	TRY(check_blocks_reach(f, comm, received, elem));
 	if (sent->n && received->n)
 		TRY(check_own_block(f, comm->rank, sent, received));
-	in_place = call_in_place(call, comm->rank);
+	in_place = call_in_place(call, comm->rank, comm->ranks);
+	if (in_place && call->coll == COLL_ALLTOALLV)
+		return blocks_check_apart(f, &none, received, elem, -1);
 	if (in_place)
 		own = sent->n > 1 ? comm->rank : 0;
 	return blocks_check_apart(f, sent, received, elem, own);

@@ -133,6 +133,8 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 		if (comm->transports[i].device)
 			s.memory_bytes += comm->transports[i].transport->memory(
 				comm->transports[i].device);
+	s.under_way = comm_is_used(comm);
+	s.comm_hash = comm->members[0].fresh;
 	memset(stats, 0, size);
 	memcpy(stats, &s, size < sizeof(s) ? size : sizeof(s));
 	stats->size = size;

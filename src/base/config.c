@@ -100,7 +100,9 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "60",
 			.min = 1,
 			.max = 86400,
-			.help = "seconds for all ranks to meet",
+			.help = "seconds for all ranks to meet; unset: 60, "
+				"600 under a launcher, no end through "
+				"libnccl.so.2",
 		},
 	[CONFIG_COMM_ID] =
 		{

@@ -58,6 +58,7 @@ static const char *const level_names[] = {
 /* Of the whole process; written once. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threshold;
+static bool nccl_form; /* NCCL_DEBUG asks for messages, and no DICOMM_DEBUG */
 static int out_fd = STDERR_FILENO; /* -1: write nowhere */
 static bool own_file;              /* opened here, non-blocking; not stderr */
 /* Lines that could not be written and have not been reported yet. */
@@ -91,6 +92,22 @@ static void one_line(char *text)
 	}
 }
 
+/* Scripts that look at what programs of NCCL say find "NCCL INFO" and "NCCL
+ * WARN". */
+static size_t write_nccl_head(char *line, size_t room, const char *level)
+{
+	const char *word = "INFO";
+	int n;
+
+	if (!strcmp(level, "ERROR") || !strcmp(level, "WARN"))
+		word = "WARN";
+	else if (!strcmp(level, "DEBUG") || !strcmp(level, "TRACE"))
+		word = "TRACE";
+	n = snprintf(line, room, "%s:%d:%d [%d] NCCL %s ", host, (int)getpid(),
+		     (int)gettid(), own_rank < 0 ? 0 : own_rank, word);
+	return (size_t)n < room ? (size_t)n : room - 1;
+}
+
 static size_t write_head(char *line, size_t room, const char *level)
 {
 	struct timespec now;
@@ -99,6 +116,8 @@ static size_t write_head(char *line, size_t room, const char *level)
 	size_t len;
 	int n;
 
+	if (nccl_form)
+		return write_nccl_head(line, room, level);
 	clock_gettime(CLOCK_REALTIME, &now);
 	localtime_r(&now.tv_sec, &tm);
 	len = strftime(line, room, "[%Y-%m-%d %H:%M:%S", &tm);
@@ -303,7 +322,7 @@ static void init(void)
 	const char *file = getenv("DICOMM_DEBUG_FILE");
 	const char *word = debug_word();
 	bool version = false;
-	char text[32];
+	char text[48];
 
 	/* The first localtime_r() would do this, and allocate memory, perhaps
 	 * in a signal handler that calls dicomm_comm_abort(). */
@@ -319,12 +338,14 @@ static void init(void)
 		find_word(LOG_DEFAULT, &threshold, &version);
 		version = false;
 	}
+	nccl_form = word && word == getenv("NCCL_DEBUG");
 	if (fcntl(STDERR_FILENO, F_GETFD) < 0)
 		out_fd = -1;
 	if (file && *file)
 		open_file(file);
 	if (version) {
-		snprintf(text, sizeof(text), "%d.%d.%d", DICOMM_VERSION_MAJOR,
+		snprintf(text, sizeof(text), "%s%d.%d.%d",
+			 nccl_form ? "libdicomm " : "", DICOMM_VERSION_MAJOR,
 			 DICOMM_VERSION_MINOR, DICOMM_VERSION_PATCH);
 		write_line("VERSION", text, "");
 	}

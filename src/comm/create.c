@@ -9,6 +9,7 @@
 #include "src/base/config.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
+#include "src/boot/store/launcher.h"
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
@@ -128,8 +129,8 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 			    "config: timeout_ms %d: negative",
 			    comm->timeout_ms);
 	comm->warn_late_ms = (int)config_int(CONFIG_WARN_LATE_MS);
-	comm->join_ms = pick(c->bootstrap_timeout_ms,
-			     config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000);
+	comm->join_ms =
+		pick(c->bootstrap_timeout_ms, launcher_patience_s() * 1000);
 	if (c->bootstrap_timeout_ms != DICOMM_UNDEFINED_INT &&
 	    c->bootstrap_timeout_ms <= 0)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,

@@ -11,7 +11,9 @@
  * late: then all ranks leave out those that are alive and have not called
  * comm_shrink. The rounds end with DICOMM_BOOTSTRAP_TIMEOUT. The side without a
  * majority of the parent (at exactly half: without its lowest rank) is refused,
- * so that a divided network cannot make two successors.
+ * so that a divided network cannot make two successors. A shrink that is only
+ * planned, where every rank comes that is not excluded and every excluded one
+ * answers too, or has left in good order, needs no majority.
  *
  * The first survivor hosts the hub, and may die after it has told one rank that
  * all have come and before it tells the next: one would have a communicator,
@@ -25,8 +27,10 @@
 #include <time.h>
 
 #include "src/base/clock.h"
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/control/commit.h"
+#include "src/boot/control/control.h"
 #include "src/boot/control/recovery.h"
 #include "src/comm/create.h"
 #include "src/comm/setup.h"
@@ -57,20 +61,24 @@ struct shrink_args {
 		*states; /* owned, [ranks]: answers to the last probe */
 	/* Owned, [ranks]: it was logged that this rank is left out */
 	bool *left_out;
+	/* Those that are not excluded would be no majority. */
+	bool asks_excluded;
+	bool unbroken;   /* the parent */
 	bool excluded[]; /* [ranks] */
 };
 
 struct survivors {
 	int count, first, index; /* by rank: this rank's place */
+	bool planned;            /* all others are excluded, and well */
 	char phrase[160];
 };
 
 /* Is a survivor late because ranks are alive but do not call? Then all count as
  * late, so that they agree on who is left. */
-static bool is_late(const enum recovery_state *states, int ranks)
+static bool is_late(const struct shrink_args *a)
 {
-	for (int r = 0; r < ranks; r++)
-		if (states[r] == RECOVERY_LATE)
+	for (int r = 0; r < a->parent->ranks; r++)
+		if (a->states[r] == RECOVERY_LATE && !a->excluded[r])
 			return true;
 	return false;
 }
@@ -85,12 +93,34 @@ static void leave_out(struct shrink_args *a, int rank)
 		 rank, control_where(a->parent->control, rank));
 }
 
+/* What a launcher, or a caller that sets no bound, allows for ranks to begin is
+ * too long for ranks that have been there. */
+static int patience_ms(const struct dicomm_comm *parent)
+{
+	int ms = parent->config.bootstrap_timeout_ms;
+
+	if (ms != DICOMM_UNDEFINED_INT && ms != INT32_MAX)
+		return ms;
+	return (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT) * 1000;
+}
+
 static int probe_ms(const struct dicomm_comm *parent)
 {
-	uint64_t most = (uint64_t)parent->join_ms / PROBE_SHARE;
+	uint64_t most = (uint64_t)patience_ms(parent) / PROBE_SHARE;
 	uint64_t ms = PROBE_MS + PROBE_MS_PER_RANK * (uint64_t)parent->ranks;
 
 	return (int)(ms < most ? ms : most);
+}
+
+/* Excluded ranks are asked only where it matters whether they are well: that
+ * takes time where they are not. While nobody has died, who is gone has left.
+ */
+static bool is_asked(const struct shrink_args *a, int rank)
+{
+	if (!a->excluded[rank])
+		return true;
+	return a->asks_excluded &&
+	       !(a->unbroken && control_gone(a->parent->control, rank));
 }
 
 static dicomm_result_t probe(struct shrink_args *a, enum recovery_state own,
@@ -108,12 +138,13 @@ static dicomm_result_t probe(struct shrink_args *a, enum recovery_state own,
 			    parent->ranks);
 	for (int r = 0; r < parent->ranks; r++) {
 		addresses[r] = parent->members[r].recovery;
-		states[r] = a->excluded[r] ? RECOVERY_GONE : RECOVERY_IDLE;
+		states[r] = is_asked(a, r) ? RECOVERY_IDLE : RECOVERY_GONE;
 	}
 	states[parent->rank] = own;
 	comm_recovery_key(parent, key);
 	status = recovery_probe(key, addresses, parent->ranks, parent->rank,
-				states, probe_ms(parent), parent->join_ms / 2);
+				states, probe_ms(parent),
+				patience_ms(parent) / 2);
 	auth_forget(key, sizeof(key));
 	free(addresses);
 	return status;
@@ -129,13 +160,15 @@ static dicomm_result_t find_survivors(struct shrink_args *a,
 	bool late;
 
 	TRY(probe(a, own, states));
-	late = is_late(states, parent->ranks);
-	*s = (struct survivors){.first = -1};
+	late = is_late(a);
+	*s = (struct survivors){.first = -1, .planned = a->asks_excluded};
 	for (int r = 0; r < parent->ranks; r++) {
-		alive[r] = states[r] != RECOVERY_GONE;
-		if (late && states[r] == RECOVERY_IDLE) {
+		if (states[r] == RECOVERY_GONE && is_asked(a, r))
+			s->planned = false;
+		alive[r] = states[r] != RECOVERY_GONE && !a->excluded[r];
+		if (late && alive[r] && states[r] == RECOVERY_IDLE) {
 			leave_out(a, r);
-			alive[r] = false;
+			alive[r] = s->planned = false;
 		}
 		if (!alive[r])
 			continue;
@@ -155,7 +188,7 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 				      const bool *alive,
 				      const struct survivors *s)
 {
-	if (2 * s->count > parent->ranks ||
+	if (s->planned || 2 * s->count > parent->ranks ||
 	    (2 * s->count == parent->ranks && alive[0]))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_REMOTE,
@@ -190,7 +223,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 				  .ranks = comm->ranks,
 				  .recovery = comm->recovery,
 				  .addresses = addresses,
-				  .timeout_ms = comm->join_ms};
+				  .timeout_ms = patience_ms(comm)};
 	char phrase[sizeof(comm->id.text) + 20];
 	dicomm_result_t status;
 
@@ -253,9 +286,9 @@ static bool may_pass(dicomm_result_t status)
 static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 {
 	const struct timespec pause = {0, PAUSE_NS};
-	uint64_t patience_ms = (uint64_t)a->parent->join_ms;
-	uint64_t begin = clock_ms(), late = begin + patience_ms / 2;
-	uint64_t end = begin + patience_ms, until, now;
+	uint64_t most_ms = (uint64_t)patience_ms(a->parent);
+	uint64_t begin = clock_ms(), late = begin + most_ms / 2;
+	uint64_t end = begin + most_ms, until, now;
 	uint64_t round_ms =
 		ROUND_MS + ROUND_MS_PER_RANK * (uint64_t)a->parent->ranks;
 	enum recovery_state own;
@@ -283,7 +316,7 @@ static dicomm_result_t go_rounds(struct shrink_args *a, bool *alive)
 				    s.count);
 		/* Many ranks need more time to meet than few. A refusal, which
 		 * takes no time, says nothing about that. */
-		if (status == DICOMM_ERR_TIMEOUT && round_ms < patience_ms)
+		if (status == DICOMM_ERR_TIMEOUT && round_ms < most_ms)
 			round_ms *= 2;
 		nanosleep(&pause, NULL);
 	}
@@ -306,7 +339,7 @@ static dicomm_result_t shrink_now(void *arg)
 	bool *alive = calloc(ranks, sizeof(*alive));
 	dicomm_result_t status;
 
-	fault_settle(a->parent);
+	a->unbroken = fault_settle(a->parent) == DICOMM_SUCCESS;
 	a->states = calloc(ranks, sizeof(*a->states));
 	a->left_out = calloc(ranks, sizeof(*a->left_out));
 	if (alive && a->states && a->left_out)
@@ -327,6 +360,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 	static const char f[] = "comm_shrink";
 	struct shrink_args *a;
 	dicomm_result_t status;
+	int kept = 0;
 
 	if (newcomm)
 		*newcomm = NULL;
@@ -360,6 +394,9 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 		}
 		a->excluded[exclude[i]] = true;
 	}
+	for (int r = 0; r < comm->ranks; r++)
+		kept += !a->excluded[r];
+	a->asks_excluded = 2 * kept <= comm->ranks;
 	status = comm_config_copy(&a->config, config ? config : &comm->config);
 	if (status != DICOMM_SUCCESS) {
 		free(a);

@@ -364,7 +364,7 @@ static void record_buffers(struct prepared *e, const struct dicomm_comm *comm,
 		d = direction == 0 ? 0 : direction == 1 ? d : -d;
 		probe.send = base;
 		probe.recv = base + d;
-		if (call_in_place(&probe, comm->rank))
+		if (call_in_place(&probe, comm->rank, comm->ranks))
 			e->in_place_distance = d;
 	}
 }
@@ -461,13 +461,14 @@ static bool matches(const struct prepared *e, const struct call_key *k)
 dicomm_result_t prepare_get(struct dicomm_comm *comm, const struct call *call,
 			    struct prepared **out)
 {
-	struct call_key key = {.coll = (uint8_t)call->coll,
-			       .type = (uint8_t)call->type,
-			       .in_place = call_in_place(call, comm->rank),
-			       .op = (int32_t)call->op,
-			       .root = call->root,
-			       .epoch = comm->links_epoch,
-			       .count = call->count};
+	struct call_key key = {
+		.coll = (uint8_t)call->coll,
+		.type = (uint8_t)call->type,
+		.in_place = call_in_place(call, comm->rank, comm->ranks),
+		.op = (int32_t)call->op,
+		.root = call->root,
+		.epoch = comm->links_epoch,
+		.count = call->count};
 	unsigned slot = prepared_slot(call->coll, call->type, call->op,
 				      call->root, call->count);
 	struct prepared *e;

@@ -2,9 +2,21 @@
 /* Where the spans of a prepared call lie in its buffers. */
 #include "src/engine/prepared.h"
 
+#include <string.h>
+
 #include "src/base/type.h"
 
-bool call_in_place(const struct call *call, int rank)
+/* Is each block received into where it is sent from? */
+static bool same_blocks(const struct call *call, int ranks)
+{
+	size_t bytes = (size_t)ranks * sizeof(size_t);
+
+	return call->send == call->recv &&
+	       !memcmp(call->send_counts, call->recv_counts, bytes) &&
+	       !memcmp(call->send_displs, call->recv_displs, bytes);
+}
+
+bool call_in_place(const struct call *call, int rank, int ranks)
 {
 	const char *send = call->send, *recv = call->recv;
 	size_t block = call->count * type_bytes(call->type);
@@ -13,6 +25,8 @@ bool call_in_place(const struct call *call, int rank)
 	case COLL_ALLREDUCE:
 	case COLL_ALLTOALL:
 		return send == recv;
+	case COLL_ALLTOALLV:
+		return same_blocks(call, ranks);
 	case COLL_REDUCE:
 	case COLL_BROADCAST:
 		return rank == call->root && send == recv;
@@ -59,6 +73,18 @@ static struct extent block_of(const struct call *call, enum plan_buffer buffer,
 	return (struct extent){block * call->count * elem, call->count};
 }
 
+/* Elements of a block of scratch. Where ranks know counts in pairs, only what
+ * is sent passes through scratch. */
+static uint64_t scratch_count(const struct prepared *prep,
+			      const struct call *call, const struct span *s)
+{
+	if (call->counts)
+		return call->counts[s->like];
+	if (call->coll == COLL_ALLTOALLV)
+		return call->send_counts[s->like];
+	return prep->longest;
+}
+
 void call_touches(const struct call *call, int rank, int ranks,
 		  enum plan_buffer buffer, size_t *first, size_t *bytes)
 {
@@ -85,7 +111,7 @@ uint64_t prepared_block(const struct prepared *prep, const struct call *call,
 			const struct span *s)
 {
 	if (s->buffer == PLAN_SCRATCH)
-		return call->counts ? call->counts[s->like] : prep->longest;
+		return scratch_count(prep, call, s);
 	return block_of(call, (enum plan_buffer)s->buffer, s->block,
 			prep->elem_bytes)
 		.n;
@@ -103,7 +129,7 @@ struct extent prepared_extent(const struct prepared *prep,
 		x.at = (k % prep->window * prep->plan.scratch_blocks +
 			s->block) *
 		       prep->slice * elem;
-		x.n = call->counts ? call->counts[s->like] : prep->longest;
+		x.n = scratch_count(prep, call, s);
 	} else {
 		x = block_of(call, (enum plan_buffer)s->buffer, s->block, elem);
 	}

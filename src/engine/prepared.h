@@ -181,6 +181,6 @@ uint64_t prepared_block(const struct prepared *prep, const struct call *call,
 size_t call_elem_bytes(const struct call *call);
 
 /* Returns true if the call is in place as its collective defines it. */
-bool call_in_place(const struct call *call, int rank);
+bool call_in_place(const struct call *call, int rank, int ranks);
 
 #endif

@@ -525,6 +525,9 @@ def devices(me):
     nccl.refuses("ncclAllReduce",
                  (text, text, 1, INT32, SUM, comms[0], stream),
                  INVALID_ARGUMENT, "")
+    # What the program has from its driver is freed, as NCCL does.
+    nccl.MemFree(at)
+    nccl.refuses("ncclMemFree", (ctypes.addressof(text),), INVALID_ARGUMENT, "")
     for i in range(2):
         nccl.CommAbort(comms[i])
 

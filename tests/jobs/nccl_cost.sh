@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What NCCL's interface adds to an operation of a host rank: instructions of
 # ncclAllReduce() less those of dicomm_allreduce(), by valgrind. At most 60, which
-# is some 20 ns, whatever the size.
+# is some 20 ns, whatever the size. An empty group takes at most 120, and a group
+# of four at most 13/10 of one of the library.
 top=$(cd "${srcdir:-.}" && pwd)
 cd "${top_builddir:-.}" || exit 99
 compat=$PWD/.libs/dicomm/compat
@@ -23,11 +24,35 @@ cat >"$out/cost.c" <<'END'
 #include "compat/nccl/abi.h"
 #define CALLS 1000
 static float data[1 << 16];
+/* In the place of a count */
+#define EMPTY 1000000
+#define GROUP 1000001
+static void groups(ncclComm_t theirs, dicomm_comm_t ours, int calls)
+{
+	for (int i = 0; i < CALLS && theirs; i++) {
+		ncclGroupStart();
+		for (int k = 0; k < calls; k++)
+			ncclAllReduce(data, data, 64, ncclFloat32, ncclSum,
+				      theirs, NULL);
+		ncclGroupEnd();
+	}
+	for (int i = 0; i < CALLS && ours; i++) {
+		dicomm_group_start();
+		for (int k = 0; k < calls; k++)
+			dicomm_allreduce(data, data, 64, DICOMM_FLOAT32,
+					 DICOMM_SUM, ours, NULL);
+		dicomm_group_end();
+	}
+}
 /* Nothing else is counted. */
 __attribute__((noinline)) void counted(ncclComm_t theirs, dicomm_comm_t ours,
 				       size_t count);
 void counted(ncclComm_t theirs, dicomm_comm_t ours, size_t count)
 {
+	if (count == EMPTY || count == GROUP) {
+		groups(theirs, ours, count == GROUP ? 4 : 0);
+		return;
+	}
 	for (int i = 0; i < CALLS && theirs; i++)
 		ncclAllReduce(data, data, count, ncclFloat32, ncclSum, theirs,
 			      NULL);
@@ -51,6 +76,12 @@ int main(int argc, char **argv)
 			return 1;
 	} else if (dicomm_comm_init_rank(&ours, 1, id, 0)) {
 		return 1;
+	}
+	if (count >= EMPTY) {
+		groups(theirs, ours, 4);
+		counted(theirs, ours, count);
+		return theirs ? ncclCommDestroy(theirs)
+			      : dicomm_comm_destroy(ours);
 	}
 	/* The first is made ready. */
 	for (int i = 0; i < 2; i++) {
@@ -92,4 +123,14 @@ for count in 2 65536; do
 		bad=1
 	fi
 done
+empty=$(($(instructions nccl 1000000) / 1000))
+theirs=$(instructions nccl 1000001) && ours=$(instructions dicomm 1000001) ||
+	exit 1
+echo "an empty group: $empty instructions; of four: $((theirs / 1000))," \
+	"by dicomm.h $((ours / 1000))"
+if [ $empty -lt 1 ] || [ $empty -gt 120 ] || [ "$ours" -lt 20000 ] ||
+	[ $((theirs * 10)) -gt $((ours * 13)) ]; then
+	echo "FAIL: an empty group above 120, or one of four above 13/10"
+	bad=1
+fi
 exit $bad

@@ -104,14 +104,17 @@ static void exclude_some(struct job_rank *me)
 static const struct {
 	int ranks;
 	unsigned out;
-} exclusions[] = {{2, 2}, {3, 2}, {3, 1}, {4, 2}, {4, 12}, {5, 9}, {3, 0}};
+} exclusions[] = {{2, 2}, {3, 2}, {3, 1}, {4, 2}, {4, 12},
+		  {5, 9}, {3, 0}, {4, 3}, {4, 7}};
+
+#define EXCLUSIONS ((int)(sizeof(exclusions) / sizeof(*exclusions)))
 
 START_TEST(excluded_ranks_are_left_out)
 {
 	job_run(&(struct job){.run = exclude_some,
-			      .arg = &exclusions[_i % 7].out,
-			      .ranks = exclusions[_i % 7].ranks,
-			      .threads = _i / 7,
+			      .arg = &exclusions[_i % EXCLUSIONS].out,
+			      .ranks = exclusions[_i % EXCLUSIONS].ranks,
+			      .threads = _i / EXCLUSIONS,
 			      .bare = true,
 			      .env = {"DICOMM_DEBUG=none"}});
 }
@@ -679,7 +682,8 @@ int main(void)
 	TCase *tcase = tcase_create("fault_shrink");
 
 	tcase_set_timeout(tcase, job_is_long() ? 1500 : 100);
-	tcase_add_loop_test(tcase, excluded_ranks_are_left_out, 0, 14);
+	tcase_add_loop_test(tcase, excluded_ranks_are_left_out, 0,
+			    2 * EXCLUSIONS);
 	tcase_add_loop_test(tcase, survivors_go_on, 0, DEATHS);
 	tcase_add_test(tcase, a_death_during_shrink_is_survived);
 	/* That does not follow a child whose parent has threads. */

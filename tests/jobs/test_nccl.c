@@ -186,11 +186,14 @@ static void exchange_lists(ncclComm_t comm, int n, int r)
 		for (size_t i = 0; i < back[s]; i++)
 			JOB_CHECK(recv[back_displs[s] + i] == 10 * s + r,
 				  "block of rank %d", s);
+	MUST(ncclAllToAllv(send, back, displs, send, back, displs, ncclInt32,
+			   comm, NULL));
+	JOB_CHECK(!memcmp(send, recv, at * sizeof(*send)), "not so in place");
 }
 
 static void groups(struct job_rank *me)
 {
-	ncclComm_t comm = join(me), other = NULL;
+	ncclComm_t comm = join(me), other = NULL, half = NULL, none = NULL;
 	int n = me->ranks, r = me->rank, next = (r + 1) % n;
 	int before = (r + n - 1) % n, got = -1, sum = 0, untouched = -7;
 
@@ -218,6 +221,14 @@ static void groups(struct job_rank *me)
 	REFUSES(ncclDevCommCreate(comm, NULL, NULL), USAGE, "device interface");
 	REFUSES(ncclGroupEnd(), USAGE, "device interface");
 	REFUSES(ncclGroupEnd(), USAGE, "has begun no group");
+	/* What it was to make can be asked, and destroyed. */
+	MUST(ncclGroupStart());
+	MUST(ncclCommSplit(comm, 0, 0, &half, NULL));
+	REFUSES(ncclCommSplit(comm, -3, 0, &none, NULL), ARGUMENT, "color -3");
+	REFUSES(ncclGroupEnd(), ARGUMENT, "color -3");
+	JOB_CHECK(state(half) == ARGUMENT && !none, "%d", (int)state(half));
+	REFUSES(ncclCommFinalize(half), ARGUMENT, "could not be made");
+	MUST(r ? ncclCommDestroy(half) : ncclCommAbort(half));
 	MUST(ncclGroupStart());
 	MUST(ncclGroupEnd());
 	exchange_lists(comm, n, r);
@@ -304,7 +315,6 @@ static void operators(struct job_rank *me)
 		JOB_CHECK(y[1] == (float)(i * me->ranks), "%d: %g", i, y[1]);
 		MUST(ncclRedOpDestroy(op, comm));
 	}
-	/* On a host, a scalar of the "device" is read when it is created. */
 	factor = 3;
 	MUST(ncclRedOpCreatePreMulSum(&kept, &factor, ncclFloat32,
 				      ncclScalarDevice, comm));
@@ -312,6 +322,20 @@ static void operators(struct job_rank *me)
 	JOB_CHECK(y[1] == (float)(3 * me->ranks), "%g", y[1]);
 	MUST(ncclRedOpDestroy(kept, comm));
 	REFUSES(ncclRedOpDestroy(kept, comm), ARGUMENT, "no created operator");
+	REFUSES(ncclAllReduce(&x[1], &y[1], 1, ncclFloat32, kept, comm, NULL),
+		ARGUMENT, "was destroyed");
+	/* One "of the device" is read by the call, not before. */
+	MUST(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32,
+				      ncclScalarDevice, comm));
+	for (int i = 0; i < 40; i++) {
+		factor = (float)i;
+		MUST(ncclGroupStart());
+		MUST(ncclAllReduce(&x[1], &y[1], 1, ncclFloat32, op, comm,
+				   NULL));
+		MUST(ncclGroupEnd());
+		JOB_CHECK(y[1] == (float)(i * me->ranks) * x[1], "%g", y[1]);
+	}
+	MUST(ncclRedOpDestroy(op, comm));
 	REFUSES(ncclRedOpDestroy(ncclSum, comm), ARGUMENT,
 		"no created operator");
 	REFUSES(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat32,
@@ -957,10 +981,42 @@ START_TEST(abort_ends_what_another_thread_waits_in)
 }
 END_TEST
 
+#define LAST_WORDS (1 << 20)
+
+/* vLLM destroys its communicators by ncclCommAbort(), as soon as a rank is
+ * done. */
+static void abort_when_done(struct job_rank *me)
+{
+	int *x = calloc(LAST_WORDS, sizeof(*x));
+	ncclComm_t comm = join(me);
+
+	x[LAST_WORDS - 1] = me->rank ? -1 : 7;
+	if (me->rank == 1)
+		job_sleep_ms(200);
+	MUST(ncclBroadcast(x, x, LAST_WORDS, ncclInt32, 0, comm, NULL));
+	JOB_CHECK(x[LAST_WORDS - 1] == 7, "%d", x[LAST_WORDS - 1]);
+	if (me->rank == 0)
+		MUST(ncclCommAbort(comm));
+	job_barrier();
+	if (me->rank == 1) {
+		REFUSES(ncclRecv(x, 1, ncclInt32, 0, comm, NULL),
+			ncclRemoteError, "rank 0");
+		MUST(ncclCommAbort(comm));
+	}
+	free(x);
+}
+
+START_TEST(abort_lets_peers_have_what_was_done)
+{
+	job_run(&(struct job){
+		.run = abort_when_done, .ranks = 2, .bare = true, QUIET});
+}
+END_TEST
+
 static void abort_nonblocking(struct job_rank *me)
 {
 	ncclConfig_t config;
-	ncclComm_t comm = NULL, child = NULL;
+	ncclComm_t comm = NULL, child = NULL, other = NULL;
 	ncclUniqueId id;
 	int x = 1;
 
@@ -977,7 +1033,9 @@ static void abort_nonblocking(struct job_rank *me)
 				.collnetEnable = NCCL_CONFIG_UNDEF_INT,
 				.CTAPolicy = NCCL_CONFIG_UNDEF_INT,
 				.shrinkShare = NCCL_CONFIG_UNDEF_INT,
-				.nvlsCTAs = NCCL_CONFIG_UNDEF_INT};
+				.nvlsCTAs = NCCL_CONFIG_UNDEF_INT,
+				.nChannelsPerNetPeer = NCCL_CONFIG_UNDEF_INT,
+				.maxP2pPeers = NCCL_CONFIG_UNDEF_INT};
 	/* Alone, so that nobody comes */
 	if (me->rank == 0) {
 		MUST(ncclGetUniqueId(&id));
@@ -985,18 +1043,31 @@ static void abort_nonblocking(struct job_rank *me)
 				  ncclInProgress,
 			  "an init without blocking waits");
 		JOB_CHECK(state(comm) == ncclInProgress, "it has met nobody");
+		REFUSES(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm,
+				      NULL),
+			ARGUMENT, "initialised");
+		MUST(ncclGetUniqueId(&id));
+		MUST(ncclGroupStart());
+		MUST(ncclCommInitRankConfig(&child, 1, id, 0, &config));
+		REFUSES(ncclCommInitRank(&other, 1, id, 0), ARGUMENT,
+			"in one group");
+		REFUSES(ncclGroupEnd(), ARGUMENT, "in one group");
+		MUST(ncclCommDestroy(child));
+		MUST(ncclCommDestroy(other));
 		MUST(ncclCommAbort(comm));
 	}
 	JOB_CHECK(ncclCommInitRankConfig(&comm, me->ranks, unique_id(),
 					 me->rank, &config) == ncclInProgress,
-		  "an init without blocking waits");
+		  "an init without blocking waits: %s", ncclGetLastError(NULL));
 	JOB_CHECK(settled(comm) == ncclSuccess, "%s", ncclGetLastError(comm));
 	works(comm, me->ranks);
 	JOB_CHECK(ncclCommSplit(comm, 0, 0, &child, NULL) == ncclInProgress,
 		  "a child of one that does not block waits");
-	JOB_CHECK(settled(child) == ncclSuccess, "%s", ncclGetLastError(child));
+	/* As NCCL's guide has it: the parent is asked. */
+	JOB_CHECK(settled(comm) == ncclSuccess, "%s", ncclGetLastError(comm));
 	works(child, me->ranks);
 	JOB_CHECK(ncclCommFinalize(child) == ncclInProgress, "finalize waits");
+	REFUSES(ncclCommFinalize(child), ARGUMENT, "finalized already");
 	JOB_CHECK(settled(child) == ncclSuccess, "%s", ncclGetLastError(child));
 	MUST(ncclCommDestroy(child));
 	/* The name is for messages, about what broke it too. */
@@ -1160,6 +1231,13 @@ static void configure(struct job_rank *me)
 		REFUSES(ncclCommInitRankConfig(&comm, 1, unique_id(), 0, c),
 			ARGUMENT, "minCTAs 9 is above config.maxCTAs 3");
 		c->maxCTAs = 32;
+		c->cgaClusterSize = 16; /* NCCL takes less of it */
+	}
+	if (version >= 22800) {
+		c->nvlinkCentricSched = 2;
+		REFUSES(ncclCommInitRankConfig(&comm, 1, unique_id(), 0, c),
+			ARGUMENT, "config.nvlinkCentricSched 2: not in 0 .. 1");
+		c->nvlinkCentricSched = 1;
 	}
 	if (version >= 22700) {
 		snprintf(text, sizeof(text), "of %u", version);
@@ -1233,6 +1311,7 @@ static void properties(struct job_rank *me)
 {
 	ncclCommProperties_t p = {.size = 56, .magic = NCCL_API_MAGIC};
 	ncclComm_t comm = join(me);
+	uint64_t least, greatest;
 	ncclTeam_t team;
 
 	p.commHash = 77; /* behind what a program of 2.29 has */
@@ -1242,6 +1321,14 @@ static void properties(struct job_rank *me)
 			  p.cudaDev == -1 && !p.deviceApiSupport &&
 			  p.hostRmaSupport && p.commHash == 77 && p.size == 56,
 		  "properties");
+	p.size = sizeof(p);
+	MUST(ncclCommQueryProperties(comm, &p));
+	least = greatest = p.commHash;
+	MUST(ncclAllReduce(&least, &least, 1, ncclUint64, ncclMin, comm, NULL));
+	MUST(ncclAllReduce(&greatest, &greatest, 1, ncclUint64, ncclMax, comm,
+			   NULL));
+	JOB_CHECK(least && least == greatest, "commHash %llx",
+		  (unsigned long long)p.commHash);
 	p.magic = 3;
 	REFUSES(ncclCommQueryProperties(comm, &p), ARGUMENT, "magic 0x3");
 	team = ncclTeamWorld(comm);
@@ -1364,7 +1451,7 @@ static void lacking(struct job_rank *me)
 	REFUSES(mscclLoadAlgo("x", &x, 0), USAGE, "MSCCL");
 	MUST(ncclSetEncryption(&e));
 	e.mode = 1;
-	REFUSES(ncclSetEncryption(&e), USAGE, "encryption");
+	REFUSES(ncclSetEncryption(&e), USAGE, "too late");
 	x = 1;
 	REFUSES(ncclAllReduceConfig(&x, &x, 1, ncclInt32, ncclSum, comm, NULL,
 				    &c),
@@ -1405,8 +1492,8 @@ static void nulls(struct job_rank *me)
 	NO(ncclCommInitRank(NULL, 1, id, 0));
 	NO(ncclCommInitAll(NULL, 1, NULL));
 	NO(ncclCommInitRankScalable(NULL, 1, 0, 1, &id, NULL));
-	NO(ncclCommFinalize(NULL));
-	NO(ncclCommRevoke(NULL, 0));
+	MUST(ncclCommFinalize(NULL));
+	MUST(ncclCommRevoke(NULL, 0));
 	NO(ncclCommSplit(NULL, 0, 0, NULL, NULL));
 	NO(ncclCommShrink(NULL, NULL, 0, NULL, NULL, 0));
 	NO(ncclCommGetUniqueId(NULL, NULL));
@@ -1445,7 +1532,7 @@ static void nulls(struct job_rank *me)
 	NO(ncclParamGet(NULL, NULL, 0, NULL));
 	NO(ncclParamGetParameter(NULL, NULL, NULL));
 	NO(ncclParamGetAllParameterKeys(NULL, NULL));
-	NO(ncclSetEncryption(NULL));
+	MUST(ncclSetEncryption(NULL));
 	NO(ncclCommQueryProperties(NULL, NULL));
 	NO(ncclDevCommCreate(NULL, NULL, NULL));
 	NO(ncclDevCommDestroy(NULL, NULL));
@@ -1465,7 +1552,9 @@ static void nulls(struct job_rank *me)
 	NO(ncclAllReduceWithBias(NULL, NULL, 0, 0, 0, NULL, NULL, NULL));
 	NO(mscclLoadAlgo(NULL, NULL, 0));
 	NO(mscclUnloadAlgo(0));
-	NO(ncclGroupSimulateEnd(NULL));
+	NO(ncclGroupSimulateEnd(NULL)); /* of no group */
+	MUST(ncclGroupStart());
+	MUST(ncclGroupSimulateEnd(NULL));
 	JOB_CHECK(!ncclTeamWorld(NULL).nRanks && !ncclTeamLsa(NULL).nRanks,
 		  "a team of nobody");
 	JOB_CHECK(ncclLLA2ACalcSlots(1, 1) == 0, "slots");
@@ -1503,6 +1592,7 @@ int main(void)
 	tcase_add_test(tcase, what_was_revoked_can_be_shrunk);
 	tcase_add_test(tcase, a_suspended_communicator_waits);
 	tcase_add_test(tcase, abort_ends_what_another_thread_waits_in);
+	tcase_add_test(tcase, abort_lets_peers_have_what_was_done);
 	tcase_add_test(tcase, what_does_not_block_is_polled);
 	/* That does not follow a child whose parent has threads. */
 	if (!job_has_thread_sanitizer())

@@ -369,6 +369,27 @@ START_TEST(an_mpiexec_that_misbehaves)
 }
 END_TEST
 
+/* Ranks of a launcher may begin far apart. */
+START_TEST(a_launcher_gives_more_time)
+{
+	if (_i == 1)
+		set("PMIX_RANK", "0");
+	if (_i == 2) {
+		set("RANK", "0");
+		set("WORLD_SIZE", "2");
+		set("MASTER_ADDR", "127.0.0.1");
+		set("MASTER_PORT", "29500");
+	}
+	if (_i == 3) {
+		set("PMIX_RANK", "0");
+		set("DICOMM_BOOTSTRAP_TIMEOUT", "7");
+	}
+	ck_assert_int_eq(launcher_patience_s(), _i == 0   ? 60
+						: _i == 3 ? 7
+							  : 600);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	Suite *suite;
@@ -393,6 +414,7 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(tcase, mistakes_are_named, 0,
 			    (int)(sizeof(mistakes) / sizeof(*mistakes)));
 	tcase_add_test(tcase, one_rank_needs_no_address);
+	tcase_add_loop_test(tcase, a_launcher_gives_more_time, 0, 4);
 	tcase_add_loop_test(tcase, an_mpiexec_that_misbehaves, 0,
 			    (int)(sizeof(mpiexecs) / sizeof(*mpiexecs)));
 	suite_add_tcase(suite, tcase);

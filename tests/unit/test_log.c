@@ -79,9 +79,17 @@ END_TEST
 
 START_TEST(nccl_debug_counts_where_ours_is_unset)
 {
+	char line[96];
+
 	setenv("NCCL_DEBUG", "INFO", 1);
 	ck_assert(log_enabled(LOG_INFO));
 	ck_assert(!log_enabled(LOG_DEBUG));
+	/* In NCCL's form, which scripts look for */
+	log_set_rank(3);
+	log_info("a ring of %d", 2);
+	snprintf(line, sizeof(line), ":%d:%d [3] NCCL INFO a ring of 2\n",
+		 (int)getpid(), (int)gettid());
+	ck_assert_msg(strstr(capture_text(), line), "%s", capture_text());
 }
 END_TEST
 

@@ -15,6 +15,9 @@
 #include "src/boot/control/members.h"
 
 #define SECOND_NS 1000000000ull
+/* For this long an id of which nobody comes is served: the ranks may have a
+ * time-out of their own, or none. */
+#define UNUSED_S 86400
 /* for this long after a failure, late ranks can ask why */
 #define FAILED_NS (10 * SECOND_NS)
 
@@ -51,7 +54,10 @@ static void close_server(struct id_server *s)
 
 static void extend_deadline(struct id_server *s)
 {
-	uint64_t patience_s = (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT);
+	uint64_t patience_s =
+		config_is_default(CONFIG_BOOTSTRAP_TIMEOUT)
+			? UNUSED_S
+			: (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT);
 
 	loop_deadline(&s->source,
 		      clock_ns() + (s->members.failed

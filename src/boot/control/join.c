@@ -31,9 +31,18 @@
 /* bytes of the reason why rank 0 has no hub, with the NUL */
 #define REASON_TEXT 256
 
+/* A rank that waits says so after this time, and again after each such time. */
+#define SAY_NS (10000 * MS_NS)
+#define SAYERS 3
+/* Without a bound for ranks to come, an address where nobody listens is tried
+ * for this long: the process that made the id may be dead. */
+#define REACH_NS (600000 * MS_NS)
+
 struct join {
 	const struct control_config *config;
 	uint64_t until_ns;
+	uint64_t begin_ns, say_ns; /* say_ns: when to say next who is missing */
+	bool says;                 /* has asked for that */
 	struct rank_info info;
 	char server_address[SOCK_TEXT]; /* from the id; "" if there is no id */
 	char hub_address[SOCK_TEXT];
@@ -59,8 +68,46 @@ static const char invitation_magic[8] = "dicomm2";
 
 static struct client_patience patience(const struct join *j, bool until_listens)
 {
-	return (struct client_patience){j->until_ns, j->config->cancelled,
-					until_listens};
+	uint64_t until_ns = j->until_ns, reach_ns = clock_ns() + REACH_NS;
+
+	if (j->config->timeout_ms == INT32_MAX && until_ns > reach_ns)
+		until_ns = reach_ns;
+	return (struct client_patience){.until_ns = until_ns,
+					.cancelled = j->config->cancelled,
+					.until_it_listens = until_listens};
+}
+
+/* The first of those that are there, by the text about those that are not:
+ * "rank 0", "ranks 0-3, 7". */
+static int first_present(const char *missing)
+{
+	int first, last;
+
+	switch (sscanf(missing, "%*[ranks] %d-%d", &first, &last)) {
+	case 2:
+		return first == 0 ? last + 1 : 0;
+	case 1:
+		return first == 0 ? 1 : 0;
+	default:
+		return -1;
+	}
+}
+
+/* One rank says it for all. */
+static void say_missing(struct join *j)
+{
+	j->says = false;
+	if (first_present(j->missing) == j->config->rank)
+		log_warn("rank %d of %d waits for %s, since %d s",
+			 j->config->rank, j->config->ranks, j->missing,
+			 (int)((clock_ns() - j->begin_ns) / (1000 * MS_NS)));
+}
+
+static uint64_t next_ask(const struct join *j)
+{
+	uint64_t ask_ns = client_next_ask(j->until_ns);
+
+	return ask_ns < j->say_ns ? ask_ns : j->say_ns;
 }
 
 static void ask_who(struct client *c)
@@ -137,7 +184,7 @@ static bool server_knows(struct join *j, enum frame_type *type,
 static dicomm_result_t expect(struct join *j, struct client *c,
 			      enum frame_type *type, struct frame_reader *in)
 {
-	uint64_t ask_ns = client_next_ask(j->until_ns);
+	uint64_t ask_ns = next_ask(j);
 	struct client *from;
 	dicomm_result_t status;
 	char why[FRAME_TEXT];
@@ -148,7 +195,11 @@ static dicomm_result_t expect(struct join *j, struct client *c,
 				     in, why);
 		if (status == DICOMM_ERR_TIMEOUT && clock_ns() < j->until_ns) {
 			ask_who(c);
-			ask_ns = client_next_ask(j->until_ns);
+			if (clock_ns() >= j->say_ns) {
+				j->says = true;
+				j->say_ns += SAY_NS;
+			}
+			ask_ns = next_ask(j);
 		} else if (status == DICOMM_ERR_TIMEOUT) {
 			return fail_timeout(j);
 		} else if (status == DICOMM_ERR_ABORTED) {
@@ -167,6 +218,8 @@ static dicomm_result_t expect(struct join *j, struct client *c,
 		} else if (*type == FRAME_MISSING) {
 			frame_get_u64(in);
 			frame_get_text(in, j->missing, sizeof(j->missing));
+			if (j->says)
+				say_missing(j);
 		} else if (from == c) {
 			return DICOMM_SUCCESS;
 		}
@@ -270,6 +323,9 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	struct frame_reader in;
 
 	TRY(id_parse(j->config->id, address, key));
+	/* Not all of thousands */
+	if (j->config->rank <= SAYERS)
+		p.says = "the process that made the id";
 	auth_random(nonce, sizeof(nonce));
 	if (j->config->rank == 0) {
 		auth_key_derive(key, nonce, j->hub_key);
@@ -456,11 +512,15 @@ static dicomm_result_t join(struct join *j)
 dicomm_result_t join_all(const struct control_config *config,
 			 struct join_result *out)
 {
-	struct join j = {.config = config, .until_ns = FOREVER_NS};
+	uint64_t now = clock_ns();
+	struct join j = {.config = config,
+			 .until_ns = FOREVER_NS,
+			 .begin_ns = now,
+			 .say_ns = now + SAY_NS};
 	dicomm_result_t status;
 
 	if (config->timeout_ms > 0)
-		j.until_ns = clock_ns() + (uint64_t)config->timeout_ms * MS_NS;
+		j.until_ns = now + (uint64_t)config->timeout_ms * MS_NS;
 	rank_info_self(&j.info, config->rank, config->ranks);
 	status = join(&j);
 	auth_forget(j.hub_key, sizeof(j.hub_key));

@@ -14,6 +14,8 @@
 #include "src/boot/net/handshake.h"
 
 #define POLL_MS 20 /* a cancellation is noticed within this time */
+/* A rank that tries says so after this time, and again after each such time. */
+#define SAY_NS UINT64_C(10000000000)
 #define RETRY_FIRST_MS 5
 #define RETRY_MAX_MS 500
 /* The first question comes this long before the deadline. */
@@ -389,6 +391,7 @@ dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			    const struct client_patience *p,
 			    struct client **out, char why[FRAME_TEXT])
 {
+	uint64_t begin_ns = clock_ns(), say_ns = begin_ns + SAY_NS, now;
 	unsigned ms = RETRY_FIRST_MS, turn = 0;
 	struct findings found = {.why = ""};
 	dicomm_result_t status, claimed;
@@ -403,9 +406,16 @@ dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 		if (nobody && !p->until_it_listens)
 			return found.claimed ? found.claimed
 					     : DICOMM_ERR_REMOTE;
-		if (clock_ns() + ms * 1000000ull >= p->until_ns)
+		now = clock_ns();
+		if (now + ms * 1000000ull >= p->until_ns)
 			return found.claimed ? found.claimed
 					     : DICOMM_ERR_TIMEOUT;
+		if (now >= say_ns && p->says) {
+			log_warn("%s at %s does not answer, since %d s: %s",
+				 p->says, address,
+				 (int)((now - begin_ns) / 1000000000u), why);
+			say_ns += SAY_NS;
+		}
 		log_debug("%s: %s, trying again", address, why);
 		pause_ms(ms);
 		if (is_cancelled(p->cancelled))

@@ -25,6 +25,7 @@ struct client_patience {
 	uint64_t until_ns;
 	const _Atomic bool *cancelled; /* if set: stop when it becomes true */
 	bool until_it_listens;         /* if nobody listens there, try again */
+	const char *says; /* whom a warning names each ten seconds, or NULL */
 };
 
 /* Connects and does the handshake. On failure writes the reason to `why` and

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/store/launcher.h"
 
@@ -50,4 +51,16 @@ dicomm_result_t launcher_find(struct launcher_info *info)
 		return DICOMM_SUCCESS;
 	}
 	return fail_none();
+}
+
+int launcher_patience_s(void)
+{
+	int s = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT);
+	bool launched = getenv("PMIX_RANK");
+
+	if (!config_is_default(CONFIG_BOOTSTRAP_TIMEOUT))
+		return s;
+	for (int i = 0; stores[i] && !launched; i++)
+		launched = stores[i] != &store_own && stores[i]->present();
+	return launched ? 10 * s : s;
 }

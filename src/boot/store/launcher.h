@@ -16,4 +16,10 @@
  * at most for the bootstrap time-out. */
 dicomm_result_t launcher_find(struct launcher_info *info);
 
+/* Returns how long ranks have to come by default, in seconds:
+ * DICOMM_BOOTSTRAP_TIMEOUT. Where that is not set, processes of a launcher have
+ * ten times its default: they may begin far apart, and a launcher ends them
+ * itself if one fails. */
+int launcher_patience_s(void);
+
 #endif

@@ -19,9 +19,8 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/store/store.h"
+#include "src/boot/store/launcher.h"
 
 #define LINE 2048
 #define NAME 256
@@ -148,9 +147,8 @@ static void finalize_at_exit(void)
 
 static dicomm_result_t exchange(struct launcher_info *info, int fd)
 {
-	uint64_t until_ns =
-		clock_ns() + (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) *
-				     UINT64_C(1000000000);
+	uint64_t until_ns = clock_ns() + (uint64_t)launcher_patience_s() *
+						 UINT64_C(1000000000);
 	char line[LINE], question[LINE], space[NAME];
 	int number = pmi.ids_made++;
 

@@ -17,9 +17,8 @@
 #include <pmix.h>
 
 #include "src/base/clock.h"
-#include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/boot/store/store.h"
+#include "src/boot/store/launcher.h"
 
 /* Shared with the callback of PMIx, which may run after this process has given
  * up. The last user frees it. */
@@ -130,7 +129,7 @@ static struct fence *create_fence(void)
 /* PMIx_Fence() has no time-out, so use its non-blocking form and wait here. */
 static dicomm_result_t pass_fence(void)
 {
-	int timeout_s = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT), err = 0;
+	int timeout_s = launcher_patience_s(), err = 0;
 	struct fence *f = create_fence();
 	pmix_status_t status;
 	struct timespec t;
@@ -180,7 +179,7 @@ static dicomm_result_t get_id(const char *key, dicomm_unique_id_t *id)
 	pmix_value_t *value;
 	pmix_status_t status;
 	pmix_info_t bound;
-	int timeout_s = (int)config_int(CONFIG_BOOTSTRAP_TIMEOUT);
+	int timeout_s = launcher_patience_s();
 
 	first.rank = 0;
 	PMIX_INFO_LOAD(&bound, PMIX_TIMEOUT, &timeout_s, PMIX_INT);

@@ -2,8 +2,7 @@
 /* The stores of this build, in the order in which they are tried. */
 #include "src/boot/store/store.h"
 
-extern const struct store store_own, store_pmix, store_pmi1, store_torchrun,
-	store_slurm;
+extern const struct store store_pmix, store_pmi1, store_torchrun, store_slurm;
 
 const struct store *const stores[] = {
 	&store_own,

@@ -33,6 +33,8 @@ struct store {
 /* The stores of this build, in the order in which they are tried. NULL ends the
  * list. */
 extern const struct store *const stores[];
+/* The first of them: our own variables, of no launcher. */
+extern const struct store store_own;
 
 /* Reads a number from the environment. Returns DICOMM_ERR_INVALID_USAGE, and
  * logs the variable, if it is not a number from min to max. */
