@@ -78,7 +78,7 @@ enum tcp_what {
 struct tcp_head {
 	uint8_t what;       /* enum tcp_what */
 	uint8_t lane_class; /* enum tp_class */
-	uint16_t kind;      /* of a message: enum tp_kind; of data: a status */
+	uint16_t kind;      /* of a message: enum tp_kind */
 	uint32_t signature; /* of a message; of a read and its data: number */
 	uint64_t seq;       /* of the message */
 	uint64_t len;       /* of the message; of the data in this frame */
@@ -190,7 +190,9 @@ struct tcp_link {
 
 struct tcp_read {
 	uint8_t *dst;
-	uint64_t len, missing;
+	uint64_t len;
+	uint64_t unclaimed; /* bytes of which no connection has begun a frame */
+	uint64_t missing;   /* bytes that are not there */
 	uint32_t number;
 	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not there yet */
 };
@@ -201,6 +203,7 @@ struct tcp_in {
 	uint8_t lane_class;
 	uint8_t *slots; /* lines, and behind them the data */
 	uint8_t *data;
+	uint64_t *begun; /* of each slot: the last message whose frame began */
 	uint64_t freed, told;
 	bool urgent; /* the sender may wait for `told` */
 	struct tcp_in *untold, **untold_at;
