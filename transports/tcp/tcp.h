@@ -27,6 +27,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "src/base/strangers.h"
 #include "transports/progress_thread.h"
 #include "transports/transport.h"
 
@@ -133,6 +134,7 @@ struct tcp_conn {
 
 	/* join.c: what has come of the next word of the greeting */
 	struct tcp_greeting *greeting;
+	struct stranger stranger; /* until its hello proves who it is */
 
 	/* send.c. In this order they leave: the rest of a message, notes, the
 	 * rest of a piece, further pieces. */
@@ -243,6 +245,7 @@ struct tp_device {
 	uint32_t reads; /* numbered so far */
 
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
+	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	uint32_t unfinished;   /* greetings, calls to be repeated, deafness */
 	bool owes;             /* some link has to say something */
@@ -298,8 +301,9 @@ void tcp_socket_bury(struct tp_device *dev);
 void tcp_socket_watch(struct tcp_conn *c, uint32_t events);
 /* Begin to connect; -1 and errno. */
 int tcp_socket_call(const struct tp_device *dev, const char *to);
-/* Accept one; -1: there is none, or no descriptor, and then none is looked for
- * until tcp_socket_hear(). */
+/* Accept one; -1: there is none, or no descriptor. Then the oldest connection
+ * that has proved nothing is closed, or none is looked for until
+ * tcp_socket_hear(). */
 int tcp_socket_accept(struct tp_device *dev);
 void tcp_socket_hear(struct tp_device *dev);
 /* Bytes moved; 0: the kernel has no room, or nothing; -1: the connection has
