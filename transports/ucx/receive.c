@@ -248,7 +248,9 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 		head.status = DICOMM_ERR_REMOTE;
 		head.kind = UCX_READ_ANYHOW;
 		type = UCS_MEMORY_TYPE_HOST;
-		request.len = 0;
+		/* No byte of it, but an address all the same. */
+		request.ref.addr = (uintptr_t)dev;
+		request.offset = request.len = 0;
 	}
 	ucx_endpoint_reply(
 		endpoint, &head,
