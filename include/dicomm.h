@@ -815,6 +815,10 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
  * meanwhile. DICOMM_COMM_KEY is the secret, equal on all ranks: without it,
  * whoever reaches the address can join, and a warning says so.
  *
+ * A host's name may have up to 255 characters. An id has room for about 70; of
+ * a longer name it has a hash, and is good only in processes that have called
+ * this function with that name.
+ *
  * Threads: any.
  *
  * @param address  "host:port" or "[address]:port"; in the process of rank 0, an

@@ -74,7 +74,7 @@ static int show_version(json_t *json)
 				    json_integer(version));
 		json_object_set_new(json, "header_code",
 				    json_integer(DICOMM_VERSION));
-		json_object_set_new(json, "host", json_string(system.nodename));
+		json_object_set_new(json, "host", string_of(system.nodename));
 		json_object_set_new(json, "kernel",
 				    json_string(system.release));
 		return 0;
@@ -352,8 +352,11 @@ static int show_topology(const struct request *r)
 	json_t *description = machine_describe();
 	int status = 0;
 
-	if (!description)
+	if (!description) {
+		fprintf(stderr, "dicomm-info: this machine cannot be "
+				"described\n");
 		return -1;
+	}
 	if (r->topology &&
 	    json_dump_file(description, r->topology,
 			   JSON_INDENT(1) | JSON_PRESERVE_ORDER) < 0) {

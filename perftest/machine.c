@@ -278,19 +278,38 @@ static double rate_of(const json_t *nics)
 	return rdma > 0 ? rdma : network;
 }
 
-static json_t *describe(hwloc_topology_t t)
+/* The name of this host in UTF-8: other bytes become \xNN, and a backslash
+ * \x5c, as src/topo/cluster.c reads them. */
+static json_t *name_of_host(void)
 {
-	json_t *nics = json_array(), *devices = json_array(), *node;
-	char host[256] = "";
-	double rate;
+	char host[256] = "", text[4 * 64 + 1], *at = text;
+	json_t *plain;
 
 	gethostname(host, sizeof(host) - 1);
 	host[63] = '\0';
+	plain = json_string(host);
+	if (plain && !strchr(host, '\\'))
+		return plain;
+	json_decref(plain);
+	for (const char *c = host; *c; c++)
+		if (*c & 0x80 || *c == '\\')
+			at += sprintf(at, "\\x%02x", (unsigned char)*c);
+		else
+			*at++ = *c;
+	*at = '\0';
+	return json_string(text);
+}
+
+static json_t *describe(hwloc_topology_t t)
+{
+	json_t *nics = json_array(), *devices = json_array(), *node;
+	double rate;
+
 	add_nics(t, nics, "infiniband");
 	add_nics(t, nics, "net");
 	add_devices(t, devices, nics);
 	rate = rate_of(nics);
-	node = json_pack("{s:s}", "name", host);
+	node = json_pack("{s:o}", "name", name_of_host());
 	if (rate > 0)
 		json_object_set_new(node, "gbit_per_s", json_real(rate));
 	json_object_set_new(node, "machine",

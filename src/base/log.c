@@ -270,28 +270,50 @@ static bool expand_path(const char *pattern, char *path, size_t room)
 	return true;
 }
 
-/* Opens the file to append: ranks may share it, and it may have other
- * content. */
+/* /dev/stdout and its like are links, of the system. */
+static bool is_standard(const char *path)
+{
+	return !strncmp(path, "/dev/std", 8) || !strncmp(path, "/dev/fd/", 8) ||
+	       !strncmp(path, "/proc/self/fd/", 14);
+}
+
+/* Opens the file to append: ranks may share it, and it may have other content.
+ * In a directory like /tmp, its name can be foreseen, and a link there may be
+ * another user's, to a file of this one: it is not followed. Lines may tell of
+ * the job what others need not know. */
+static int open_to_append(const char *path)
+{
+	int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY |
+		    O_CLOEXEC;
+
+	if (!is_standard(path))
+		flags |= O_NOFOLLOW;
+	return descriptors_high(open(path, flags, 0600));
+}
+
 static void open_file(const char *pattern)
 {
 	char path[4096], why[sizeof(path) + 128];
-	int fd;
+	int fd = -1;
 
 	errno = ENAMETOOLONG;
-	fd = expand_path(pattern, path, sizeof(path))
-		     ? descriptors_high(open(path,
-					     O_WRONLY | O_CREAT | O_APPEND |
-						     O_NONBLOCK | O_NOCTTY |
-						     O_CLOEXEC,
-					     0644))
-		     : -1;
+	if (expand_path(pattern, path, sizeof(path)))
+		fd = open_to_append(path);
+	else
+		snprintf(path, sizeof(path), "%s", pattern);
 	if (fd >= 0) {
 		out_fd = fd;
 		own_file = true;
 		return;
 	}
-	snprintf(why, sizeof(why), "DICOMM_DEBUG_FILE %.900s: open: %m",
-		 pattern);
+	if (errno == ELOOP)
+		snprintf(why, sizeof(why),
+			 "DICOMM_DEBUG_FILE %.900s: %.900s is a symbolic link, "
+			 "which is not followed",
+			 pattern, path);
+	else
+		snprintf(why, sizeof(why), "DICOMM_DEBUG_FILE %.900s: open: %m",
+			 pattern);
 	one_line(why);
 	write_line("WARN", why, "");
 }

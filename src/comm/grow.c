@@ -163,7 +163,7 @@ static dicomm_result_t grow_now(void *arg)
 
 static dicomm_result_t check_id(const dicomm_unique_id_t *id)
 {
-	char address[SOCK_TEXT];
+	char address[SOCK_NAME];
 	uint8_t key[AUTH_KEY];
 	const char *why;
 	bool good = id_read(id, address, key, &why);

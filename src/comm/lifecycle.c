@@ -170,16 +170,19 @@ dicomm_result_t comm_start_join(struct comm_start *a, dicomm_comm_t *out,
 	return DICOMM_IN_PROGRESS;
 }
 
+/* `from`: what has said that there are so many ranks, or NULL. */
 static dicomm_result_t start(dicomm_comm_t *out, int nranks,
 			     const dicomm_unique_id_t *id, int rank,
-			     const dicomm_config_t *config)
+			     const dicomm_config_t *config, const char *from)
 {
 	struct comm_start *a;
 	dicomm_result_t status;
 
 	status = comm_start_prepare(&a, nranks, rank, config, NULL, NULL);
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS) {
+		a->comm->ranks_from = from;
 		return comm_start_join(a, out, id);
+	}
 	control_cannot_open(id, rank, nranks);
 	return status;
 }
@@ -215,7 +218,7 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: comm is NULL");
 	*comm = NULL;
-	return start(comm, nranks, &id, rank, config);
+	return start(comm, nranks, &id, rank, config, NULL);
 }
 
 dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
@@ -234,7 +237,8 @@ dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
 			    "comm_init_env: comm is NULL");
 	*comm = NULL;
 	TRY(launcher_find(&info));
-	return start(comm, info.ranks, &info.id, info.rank, config);
+	return start(comm, info.ranks, &info.id, info.rank, config,
+		     info.ranks_from);
 }
 
 dicomm_result_t dicomm_comm_init_env(dicomm_comm_t *comm)

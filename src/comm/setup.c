@@ -555,7 +555,8 @@ void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[])
 static dicomm_result_t join(struct dicomm_comm *comm,
 			    const dicomm_unique_id_t *id, int come_ms)
 {
-	struct control_config cc = {.rank = comm->rank,
+	struct control_config cc = {.ranks_from = comm->ranks_from,
+				    .rank = comm->rank,
 				    .ranks = comm->ranks,
 				    .id = id,
 				    .timeout_ms = come_ms,

@@ -153,7 +153,8 @@ struct dicomm_comm {
 	_Atomic int queued; /* operations that the driver has */
 	struct fault fault;
 	int rank, ranks;
-	struct peer *peers; /* [ranks] */
+	const char *ranks_from; /* as in struct control_config */
+	struct peer *peers;     /* [ranks] */
 	/* Size of an inbox: the number of its slots and their bytes, as chosen
 	 * by the user or by default. A slice is at most slot_bytes long. */
 	uint32_t slots, slot_bytes;

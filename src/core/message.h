@@ -29,15 +29,26 @@ static inline struct tp_line *message_arrived(const struct channel *channel,
 		       : NULL;
 }
 
+/* Returns the bytes of a message. NULL: it has none that may be read, since it
+ * is a reference, or says that it is longer than its slot. The peer writes
+ * kind and length, so every reader asks. */
 static inline const uint8_t *message_payload(const struct channel *channel,
 					     uint64_t seq,
 					     const struct tp_line *line)
 {
+	if (__builtin_expect(line->kind != TP_DATA, 0))
+		return NULL;
 	if (line->len <= TP_LINE_ROOM)
 		return line->room;
+	if (__builtin_expect(line->len > channel->in.data_stride, 0))
+		return NULL;
 	return channel->in.data +
 	       (seq & channel->in.slot_mask) * channel->in.data_stride;
 }
+
+/* The status, and the words, for a message that has neither bytes nor a
+ * reference. */
+dicomm_result_t message_malformed(int rank, const struct tp_line *line);
 
 /* Marks message seq as consumed. Messages may be consumed out of order, up to
  * 64 ahead; see message_in_reach(). */

@@ -285,6 +285,8 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	struct tp_ref ref;
 	uint64_t len;
 
+	if (line->kind != TP_REF)
+		return fast_fail(r, s, message_malformed(s->peer->rank, line));
 	memcpy(&ref, line->room, sizeof(ref));
 	for (uint64_t at = 0; at < bytes; at += len) {
 		const void *src;
@@ -353,6 +355,7 @@ fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
 	uint64_t seq = s->channel->in_base + s->number, len;
 
 	for (uint64_t at = 0; at < s->bytes; at += len, seq++) {
+		const uint8_t *body;
 		struct tp_line *line;
 
 		if (fault_is(r->comm))
@@ -361,10 +364,10 @@ fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
 		len = s->bytes - at < slice ? s->bytes - at : slice;
 		if (line->signature != r->signature || line->len != len)
 			return fast_mismatch(r, s);
-		if (line->kind == TP_DATA) {
+		body = message_payload(s->channel, seq, line);
+		if (body) {
 			r->comm->stats.bytes_ring += len;
-			fast_take(r, s, dst + at, a + at,
-				  message_payload(s->channel, seq, line),
+			fast_take(r, s, dst + at, a + at, body,
 				  len / r->prep->elem_bytes, len);
 		} else {
 			TRY(fast_fetch(r, s, seq, line, dst + at, a + at, len));
@@ -380,6 +383,7 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 {
 	struct channel *channel = s->channel;
 	uint64_t seq = channel->in_base + s->number;
+	const uint8_t *body;
 	struct tp_line *line;
 
 	TRY(fast_await(r, s, seq, &line));
@@ -388,10 +392,10 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 			     0))
 		return r->prep->slices > 1 ? fast_recv_slices(r, s, dst, a)
 					   : fast_mismatch(r, s);
-	if (__builtin_expect(line->kind == TP_DATA, 1)) {
+	body = message_payload(channel, seq, line);
+	if (__builtin_expect(body != NULL, 1)) {
 		r->comm->stats.bytes_ring += s->bytes;
-		fast_take(r, s, dst, a, message_payload(channel, seq, line),
-			  s->n, s->bytes);
+		fast_take(r, s, dst, a, body, s->n, s->bytes);
 		return DICOMM_SUCCESS;
 	}
 	TRY(fast_fetch(r, s, seq, line, dst, a, s->bytes));

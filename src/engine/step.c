@@ -314,6 +314,13 @@ static dicomm_result_t find_room(struct receive *r)
 	return DICOMM_SUCCESS;
 }
 
+/* The message belongs to another call. */
+static dicomm_result_t mismatch(const struct receive *r)
+{
+	wait_mismatch(r->op->comm, &r->op->call, r->op->number, r->peer->rank);
+	return DICOMM_ERR_INVALID_USAGE;
+}
+
 /* Slice k of a message for which one reference was sent */
 static dicomm_result_t fetch_part(struct receive *r)
 {
@@ -322,6 +329,10 @@ static dicomm_result_t fetch_part(struct receive *r)
 	uint64_t at = r->k * op->prep->slice * op->prep->elem_bytes, end;
 	dicomm_result_t status;
 
+	/* The peer decides whether it sends the whole; the plans of both say
+	 * how long the slices are. */
+	if (at > f->bytes || r->dst.bytes > f->bytes - at)
+		return mismatch(r);
 	r->src = r->dst.at;
 	if (at < f->read)
 		return at < f->arrived ? DICOMM_SUCCESS : DICOMM_IN_PROGRESS;
@@ -349,15 +360,19 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 {
 	struct operation *op = r->op;
 	enum tp_class c = op->prep->class;
+	const uint8_t *body =
+		message_payload(&r->peer->channel[c], r->seq, line);
 	struct flow *f = r->flow;
 	struct tp_ref ref;
 	dicomm_result_t status;
 
-	if (line->signature == step_signature(op, r->step) &&
-	    line->len == r->dst.bytes) {
-		if (line->kind == TP_DATA) {
-			r->src = message_payload(&r->peer->channel[c], r->seq,
-						 line);
+	if (!body && line->kind != TP_REF)
+		return message_malformed(r->peer->rank, line);
+	if (line->signature != step_signature(op, r->step))
+		return mismatch(r);
+	if (line->len == r->dst.bytes) {
+		if (body) {
+			r->src = body;
 			op->comm->stats.bytes_ring += line->len;
 			return DICOMM_SUCCESS;
 		}
@@ -369,12 +384,9 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 		return step_read(op->comm, r->peer, c, r->seq, &ref, 0,
 				 (void *)(uintptr_t)r->src, r->dst.bytes);
 	}
-	if (line->signature != step_signature(op, r->step) ||
-	    line->kind != TP_REF || op->prep->slices < 2 || r->k ||
-	    line->len != whole_bytes(op, &r->step->dst)) {
-		wait_mismatch(op->comm, &op->call, op->number, r->peer->rank);
-		return DICOMM_ERR_INVALID_USAGE;
-	}
+	if (body || op->prep->slices < 2 || r->k ||
+	    line->len != whole_bytes(op, &r->step->dst))
+		return mismatch(r);
 	f->whole = true;
 	f->read = f->arrived = 0;
 	f->bytes = line->len;
@@ -427,6 +439,7 @@ enum schedule_result step_find_ref(struct receive *r)
 	enum tp_class c = r->op->prep->class;
 	struct channel *channel = &r->peer->channel[c];
 	const struct tp_line *line;
+	const uint8_t *body;
 	dicomm_result_t status;
 	struct memory_place place = {NULL, r->mapped, r->seen};
 	struct memory_ref mem_ref;
@@ -446,10 +459,12 @@ enum schedule_result step_find_ref(struct receive *r)
 	if (line->signature !=
 	    memory_ref_signature(step_signature(r->op, r->step)))
 		return step_find(r);
-	memcpy(&mem_ref, message_payload(channel, r->seq, line),
-	       sizeof(mem_ref));
-	if (line->len != sizeof(mem_ref) || mem_ref.bytes != r->dst.bytes) {
-		wait_mismatch(comm, &r->op->call, r->op->number, r->peer->rank);
+	body = message_payload(channel, r->seq, line);
+	if (body && line->len == sizeof(mem_ref))
+		memcpy(&mem_ref, body, sizeof(mem_ref));
+	if (!body || line->len != sizeof(mem_ref) ||
+	    mem_ref.bytes != r->dst.bytes) {
+		mismatch(r);
 		return SCHEDULE_FAILED;
 	}
 	status = memory_ref_locate(comm, r->peer, &mem_ref, &place);

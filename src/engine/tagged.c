@@ -49,6 +49,7 @@ struct partner {
 	uint32_t offers;         /* so far */
 	uint64_t lent, returned; /* to the peer */
 	uint64_t taken, told;    /* of what the peer lent */
+	uint64_t borrowed;       /* all that the peer lent, taken or not */
 	/* Heads, and the bytes of eager messages, while they are sent: a place
 	 * for each slot */
 	uint8_t *room;
@@ -382,6 +383,21 @@ static dicomm_result_t keep(struct tagged *t, int source,
 	return DICOMM_SUCCESS;
 }
 
+/* Is that what a peer may announce? It sends no more bytes than it may lend. */
+static bool is_message(struct partner *from, const struct head *head,
+		       size_t len)
+{
+	if (!type_valid((dicomm_datatype_t)head->type))
+		return false;
+	if (head->what == OFFER)
+		return !len && head->id != HEAD;
+	if (head->count > TAGGED_EAGER ||
+	    len != head->count * type_bytes((dicomm_datatype_t)head->type))
+		return false;
+	from->borrowed += len + COST;
+	return from->borrowed - from->taken <= TAGGED_LENT;
+}
+
 /* A message or an offer has come. */
 static dicomm_result_t arrive(struct dicomm_comm *comm, int source,
 			      const struct head *head, const void *body,
@@ -390,15 +406,13 @@ static dicomm_result_t arrive(struct dicomm_comm *comm, int source,
 	struct tagged *t = comm->tagged;
 	struct operation *op = t->posted;
 
-	if (!type_valid((dicomm_datatype_t)head->type) ||
-	    (head->what == EAGER &&
-	     (head->count > TAGGED_EAGER ||
-	      len != head->count * type_bytes((dicomm_datatype_t)head->type))))
+	if (!is_message(partner_of(comm, source), head, len))
 		return FAIL(DICOMM_ERR_INTERNAL,
-			    "tags: rank %d sent %zu bytes as %llu elements of "
-			    "type %u",
-			    source, len, (unsigned long long)head->count,
-			    head->type);
+			    "tags: rank %d sent %zu bytes as %s %u of %llu "
+			    "elements of type %u",
+			    source, len,
+			    head->what == OFFER ? "offer" : "message", head->id,
+			    (unsigned long long)head->count, head->type);
 	while (op && !fits(op, source, head->tag))
 		op = op->tagged.next;
 	if (!op)
@@ -427,14 +441,26 @@ static dicomm_result_t answered(struct dicomm_comm *comm, int source,
 static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 				 const uint8_t *body, uint64_t len)
 {
+	struct partner *from = partner_of(comm, source);
 	struct head head;
 
-	if (len < sizeof(head) || len > room_stride())
+	if (!body || len < sizeof(head) || len > room_stride())
 		return FAIL(DICOMM_ERR_INTERNAL,
-			    "tags: a head of %llu bytes from rank %d",
-			    (unsigned long long)len, source);
+			    "tags: rank %d sent %s of %llu bytes as a head",
+			    source, body ? "a message" : "a reference",
+			    (unsigned long long)len);
 	memcpy(&head, body, sizeof(head));
-	partner_of(comm, source)->returned = head.taken;
+	if (head.what > TAKEN || head.taken < from->returned ||
+	    head.taken > from->lent ||
+	    (head.what >= READY && len > sizeof(head)))
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "tags: rank %d sent a head %u with %llu bytes "
+			    "behind it, which returns %llu of %llu bytes",
+			    source, head.what,
+			    (unsigned long long)(len - sizeof(head)),
+			    (unsigned long long)head.taken,
+			    (unsigned long long)from->lent);
+	from->returned = head.taken;
 	switch (head.what) {
 	case EAGER:
 	case OFFER:
@@ -454,27 +480,27 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 	struct peer *peer = &comm->peers[source];
 	struct partner *from = partner_of(comm, source);
 	struct operation *op = from->recvs;
+	const uint8_t *body = message_payload(channel_of(peer), seq, line);
 	uint64_t left;
 
 	while (op && (op->tagged.state != TAGGED_MOVING ||
 		      op->tagged.id != line->signature))
 		op = op->tagged.next;
 	left = op ? bytes_of(op) - op->tagged.moved : 0;
-	if (!op ||
-	    (line->kind == TP_REF ? line->len != left : line->len > left))
+	if (!op || !line->len || line->len > left ||
+	    (!body && (line->kind != TP_REF || line->len != left)))
 		return FAIL(DICOMM_ERR_INTERNAL,
-			    "tags: %llu bytes of offer %u from rank %d, which "
-			    "has %llu to come",
-			    (unsigned long long)line->len, line->signature,
-			    source, (unsigned long long)left);
-	if (line->kind == TP_REF) {
+			    "tags: rank %d sent %llu bytes of kind %u for "
+			    "offer %u, of which %llu are to come",
+			    source, (unsigned long long)line->len, line->kind,
+			    line->signature, (unsigned long long)left);
+	if (!body) {
 		memcpy(&op->tagged.ref, line->room, sizeof(op->tagged.ref));
 		op->tagged.seq = seq;
 		op->tagged.state = TAGGED_READING;
 		return DICOMM_SUCCESS;
 	}
-	memcpy((uint8_t *)op->call.recv + op->tagged.moved,
-	       message_payload(channel_of(peer), seq, line), line->len);
+	memcpy((uint8_t *)op->call.recv + op->tagged.moved, body, line->len);
 	comm->stats.bytes_ring += line->len;
 	op->tagged.moved += line->len;
 	message_consumed(peer, TP_TAGGED, seq);

@@ -85,6 +85,7 @@ static dicomm_result_t mismatch(const struct internal_messages *t, int rank)
 dicomm_result_t internal_take(const struct internal_messages *t, int rank,
 			      void *into, size_t *bytes)
 {
+	const uint8_t *body;
 	struct tp_line *line;
 	struct peer *peer;
 	struct channel *channel;
@@ -97,12 +98,15 @@ dicomm_result_t internal_take(const struct internal_messages *t, int rank,
 	line = message_arrived(channel, seq);
 	if (!line)
 		return DICOMM_AGAIN;
-	if (line->signature != t->signature || line->kind != TP_DATA ||
+	body = message_payload(channel, seq, line);
+	if (!body && line->kind != TP_REF)
+		return message_malformed(rank, line);
+	if (line->signature != t->signature || !body ||
 	    (into && line->len != *bytes))
 		return mismatch(t, rank);
 	*bytes = line->len;
 	if (into)
-		memcpy(into, message_payload(channel, seq, line), line->len);
+		memcpy(into, body, line->len);
 	channel->in_base = seq;
 	message_consumed(peer, TP_COLLECTIVE, seq);
 	return DICOMM_SUCCESS;

@@ -165,6 +165,26 @@ static dicomm_result_t read_island(const struct reader *r, size_t i)
 	return read_pipe(r, "islands", i, &r->c->island[i + 1]);
 }
 
+/* "\xNN" in the name of a host is the byte that JSON has no text for; see
+ * dicomm-info --topo. Returns false if there is no room. */
+static bool take_name(const char *text, char *name, size_t len)
+{
+	unsigned byte;
+	size_t n = 0;
+
+	while (*text && n + 1 < len) {
+		if (sscanf(text, "\\x%2x", &byte) == 1 && byte &&
+		    strspn(text + 2, "0123456789abcdef") >= 2) {
+			name[n++] = (char)byte;
+			text += 4;
+		} else {
+			name[n++] = *text++;
+		}
+	}
+	name[n] = '\0';
+	return !*text;
+}
+
 static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 {
 	static const char *const keys[] = {"name",
@@ -190,9 +210,8 @@ static dicomm_result_t read_nodes(const struct reader *r, size_t i)
 	TRY(read_count(r, i, "ranks", RANKS_MOST, &n->ranks));
 	TRY(read_text(r, "nodes", i, object, "name", &name));
 	TRY(read_text(r, "nodes", i, object, "island", &island));
-	if (strlen(name) >= sizeof(n->name))
+	if (!take_name(name, n->name, sizeof(n->name)))
 		return wrong(r, "nodes", i, "name", "at most 63 characters");
-	strcpy(n->name, name);
 	if (*n->name && n->count > 1)
 		return wrong(r, "nodes", i, "count", "1 where it has a name");
 	if (!find_island(r, island, &n->island))

@@ -75,6 +75,12 @@ static dicomm_result_t deposit(struct dicomm_comm *comm, struct partner *from,
 	struct stage *st = NULL;
 
 	if (device_has_memory(comm->dev)) {
+		if (len > comm->dev->stage_bytes)
+			return FAIL(DICOMM_ERR_INTERNAL,
+				    "windows: a message of %llu bytes for a "
+				    "staging buffer of %zu",
+				    (unsigned long long)len,
+				    comm->dev->stage_bytes);
 		st = landing(comm, from);
 		if (!st)
 			return DICOMM_AGAIN;
@@ -111,6 +117,21 @@ static dicomm_result_t invalid(int source, const struct window_head *head)
 		    (unsigned long long)head->offset,
 		    (unsigned long long)head->bytes, head->signal,
 		    head->context);
+}
+
+/* The window of a put may go while its bytes are still to come, where the peer
+ * deregisters before it has sent them. */
+static dicomm_result_t still_there(const struct dicomm_comm *comm, int source,
+				   const struct partner *from)
+{
+	const struct window_head *head = &from->now;
+
+	if (head->what != WINDOW_PUT || window_find(comm, head->window))
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_INVALID_USAGE,
+		    "windows: bytes of rank %d for window %u, which rank %d "
+		    "has deregistered",
+		    source, head->window, comm->rank);
 }
 
 /* Where the bytes of a put or a get are */
@@ -184,7 +205,7 @@ static inline bool take_whole(struct dicomm_comm *comm, struct partner *from,
 	struct window_head head;
 	uint64_t end;
 
-	if (len < WINDOW_HEAD_BYTES || from->left)
+	if (!body || len < WINDOW_HEAD_BYTES || from->left)
 		return false;
 	window_head_load(&head, body);
 	if (head.what != WINDOW_PUT || head.bytes != len - WINDOW_HEAD_BYTES ||
@@ -215,17 +236,18 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 	struct partner *from = partner_of(comm, source);
 	struct window_head *head = &from->now;
 
-	if (__builtin_expect(len < WINDOW_HEAD_BYTES || from->left, 0))
+	if (__builtin_expect(!body || len < WINDOW_HEAD_BYTES || from->left, 0))
 		return FAIL(DICOMM_ERR_INTERNAL,
-			    "windows: a message of %llu bytes from rank %d, "
-			    "which has %llu bytes to send",
-			    (unsigned long long)len, source,
+			    "windows: rank %d sent %s of %llu bytes as a head, "
+			    "and has %llu bytes to send",
+			    source, body ? "a message" : "a reference",
+			    (unsigned long long)len,
 			    (unsigned long long)from->left);
 	window_head_load(head, body);
 	body += WINDOW_HEAD_BYTES;
 	len -= WINDOW_HEAD_BYTES;
 	if (head->what == WINDOW_GET)
-		return reply(comm, source, head);
+		return len ? invalid(source, head) : reply(comm, source, head);
 	if (head->what == WINDOW_REPLY)
 		TRY(answered(source, from));
 	else if (head->what != WINDOW_PUT ||
@@ -247,22 +269,25 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, struct peer *peer,
 				  struct partner *from, uint64_t seq,
 				  const struct tp_line *line)
 {
-	if (line->signature != WINDOW_BYTES || line->len > from->left ||
-	    (line->kind == TP_REF && line->len != from->left))
+	const uint8_t *body = message_payload(window_channel(peer), seq, line);
+
+	if (line->signature != WINDOW_BYTES || !line->len ||
+	    line->len > from->left ||
+	    (!body && (line->kind != TP_REF || line->len != from->left)))
 		return FAIL(DICOMM_ERR_INTERNAL,
-			    "windows: %llu bytes from rank %d, which has %llu "
-			    "to send",
-			    (unsigned long long)line->len, peer->rank,
+			    "windows: rank %d sent %llu bytes of kind %u, "
+			    "signature %#x, and has %llu to send",
+			    peer->rank, (unsigned long long)line->len,
+			    line->kind, line->signature,
 			    (unsigned long long)from->left);
-	if (line->kind == TP_REF) {
+	TRY(still_there(comm, peer->rank, from));
+	if (!body) {
 		memcpy(&from->ref, line->room, sizeof(from->ref));
 		from->ref_bytes = line->len;
 		from->seq = seq;
 		return DICOMM_SUCCESS;
 	}
-	TRY(deposit(comm, from,
-		    message_payload(window_channel(peer), seq, line),
-		    line->len));
+	TRY(deposit(comm, from, body, line->len));
 	from->to += line->len;
 	from->left -= line->len;
 	message_consumed(peer, TP_WINDOW, seq);
@@ -337,9 +362,11 @@ static dicomm_result_t read_part(struct dicomm_comm *comm, struct peer *peer,
 static dicomm_result_t pull(struct dicomm_comm *comm, struct peer *peer,
 			    struct partner *from, bool *moved)
 {
+	dicomm_result_t status;
 	uint64_t len;
-	dicomm_result_t status = read_part(comm, peer, from, &len);
 
+	TRY(still_there(comm, peer->rank, from));
+	status = read_part(comm, peer, from, &len);
 	if (status == DICOMM_IN_PROGRESS || status == DICOMM_AGAIN)
 		return DICOMM_SUCCESS;
 	TRY(status);

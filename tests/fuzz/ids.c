@@ -23,7 +23,7 @@ void fuzz_seeds(void)
 /* What was read can be written, and reads the same. */
 static void read_id(const dicomm_unique_id_t *id)
 {
-	char address[SOCK_TEXT], again[SOCK_TEXT];
+	char address[SOCK_NAME], again[SOCK_NAME];
 	uint8_t key[AUTH_KEY], key_again[AUTH_KEY];
 	dicomm_unique_id_t copy;
 	const char *why = NULL;

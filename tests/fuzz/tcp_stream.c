@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a connected rank sends over tcp: heads, messages, credits, reads. The
- * first two bytes say which slots are free, and how many bytes arrive at once.
+ * What a connected rank sends over tcp: heads, messages, credits, reads; and
+ * what its messages say to those who read them. The first two bytes say whether
+ * there are readers, or which slots are free, and how many bytes arrive at
+ * once.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,11 +12,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "src/base/log.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/readers.h"
 #include "transports/tcp/tcp.h"
 
-#define SLOTS 4
-#define SLOT_BYTES 4096
+#define SLOTS READERS_SLOTS
+#define SLOT_BYTES READERS_SLOT_BYTES
+/* Of the first byte */
+#define FREES 1
+#define READS 2
+#define MAPS 4
 #define INPUT_MOST 65536
 
 static struct tp_device dev;
@@ -68,9 +76,73 @@ static void seed_read(bool offered)
 	fuzz_seed(bytes, len);
 }
 
+/* A message for each reader, and the data of a read. */
+static void seed_readers(uint8_t how)
+{
+	uint8_t bytes[8192] = {how, 255};
+	uint64_t seq[TP_CLASSES] = {0};
+	struct tcp_head head;
+	size_t len = 2;
+
+	for (int i = 0; i < READERS_SEEDS; i++) {
+		const struct readers_seed *s = &readers_seeds[i];
+
+		head = (struct tcp_head){.what = TCP_MESSAGE,
+					 .lane_class = (uint8_t)s->class,
+					 .signature = s->signature,
+					 .seq = ++seq[s->class],
+					 .len = s->len};
+		put(bytes, &len, &head, sizeof(head));
+		memcpy(bytes + len, s->word, sizeof(s->word));
+		len += s->len;
+	}
+	head = (struct tcp_head){.what = TCP_MESSAGE,
+				 .lane_class = TP_POINT_TO_POINT,
+				 .kind = TP_REF,
+				 .signature = readers_seeds[5].signature,
+				 .seq = 2,
+				 .len = 2048};
+	put(bytes, &len, &head, sizeof(head));
+	len += sizeof(struct tcp_ref);
+	head = (struct tcp_head){.what = TCP_DATA,
+				 .lane_class = TP_POINT_TO_POINT,
+				 .signature = 1,
+				 .seq = 2,
+				 .len = 2048};
+	put(bytes, &len, &head, sizeof(head));
+	fuzz_seed(bytes, len + 2048);
+}
+
+/* A reference where a head belongs, in the slot of an earlier message whose
+ * bytes look like one. */
+static void seed_stale(void)
+{
+	uint8_t bytes[8192] = {READS, 254};
+	const struct readers_seed *s = readers_seeds;
+	uint64_t word[4] = {s->word[0], 0, 4000, s->word[3]};
+	struct tcp_head head = {.what = TCP_MESSAGE, .lane_class = TP_WINDOW};
+	size_t len = 2;
+
+	for (head.seq = 1; head.seq <= SLOTS + 2; head.seq++) {
+		bool body = head.seq == 2, last = head.seq == SLOTS + 2;
+
+		head.signature = s[body ? 2 : 0].signature;
+		head.kind = last ? TP_REF : TP_DATA;
+		head.len = last ? 40000 : body ? 4000 : sizeof(word);
+		put(bytes, &len, &head, sizeof(head));
+		memcpy(bytes + len, word, sizeof(word));
+		len += last ? sizeof(struct tcp_ref) : head.len;
+		word[2] = head.seq == 1 ? 40000 - sizeof(word) : 0;
+	}
+	fuzz_seed(bytes, len);
+}
+
 void fuzz_seeds(void)
 {
+	seed_stale();
 	seed_messages();
+	seed_readers(READS);
+	seed_readers(READS | MAPS);
 	seed_read(true);
 	seed_read(false);
 }
@@ -125,8 +197,52 @@ static void disconnect(int peer)
 	}
 	dev.untold = NULL;
 	dev.owes = dev.urgent = false;
-	dev.open = 0;
+	dev.open = dev.reads = 0;
 }
+
+/* ---- what readers ask of the transport ---- */
+
+static bool inbox(enum tp_class c, struct tp_inbox *to)
+{
+	struct tcp_in *in = tcp_in_of(&dev, 1, c);
+
+	if (in)
+		*to = (struct tp_inbox){
+			.lines = (struct tp_line *)(void *)in->slots,
+			.data = in->data,
+			.line_stride = sizeof(struct tp_line),
+			.data_stride = SLOT_BYTES,
+			.slot_mask = SLOTS - 1};
+	return in;
+}
+
+static void release(enum tp_class c, uint64_t seq)
+{
+	tcp_in_of(&dev, 1, c)->freed = seq;
+}
+
+static dicomm_result_t read_some(enum tp_class c, uint64_t seq, void *dst,
+				 uint64_t len)
+{
+	struct tcp_read *read = &tcp_in_of(&dev, 1, c)->reads[seq % TCP_READS];
+
+	if (atomic_load(&read->status) == DICOMM_IN_PROGRESS)
+		return DICOMM_AGAIN;
+	read->number = ++dev.reads;
+	read->dst = dst;
+	read->len = read->unclaimed = read->missing = len;
+	atomic_store(&read->status, DICOMM_IN_PROGRESS);
+	return DICOMM_IN_PROGRESS;
+}
+
+static dicomm_result_t read_status(enum tp_class c, uint64_t seq)
+{
+	return (dicomm_result_t)atomic_load(
+		&tcp_in_of(&dev, 1, c)->reads[seq % TCP_READS].status);
+}
+
+static const struct readers_wire wire = {inbox, release, read_some,
+					 read_status};
 
 /* What the peer hears does not matter, but its socket must not fill up. */
 static void drain(int peer)
@@ -148,6 +264,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (!dev.links)
 		make_device();
 	c = connect_peer(&peer);
+	if (data[0] & READS)
+		readers_begin(&wire, data[0] & MAPS);
 	piece = data[1] == 255 ? len : data[1] + 1u;
 	for (size_t at = 2; at < len && links[1].conn[0] == c; at += piece) {
 		size_t n = len - at < piece ? len - at : piece;
@@ -156,12 +274,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 			break;
 		while (tcp_receive(c) && links[1].conn[0] == c)
 			;
-		if (data[0] & 1 && atomic_load(&ins[TP_CLASSES]))
+		if (data[0] & READS && !readers_look())
+			break;
+		if (!(data[0] & READS) && data[0] & FREES &&
+		    atomic_load(&ins[TP_CLASSES]))
 			atomic_load(&ins[TP_CLASSES])->freed++;
 		if (links[1].conn[0] == c)
 			tcp_send_more(c);
 		drain(peer);
 	}
 	disconnect(peer);
+	if (data[0] & READS)
+		readers_end();
 	return 0;
 }

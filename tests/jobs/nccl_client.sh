@@ -120,6 +120,15 @@ grep -q "libnccl.so.2 and librccl.so.1 are libdicomm's, from $compat" \
 "$build/dicomm-run" -p --rccl >"$out/said"
 grep -q "^export VLLM_NCCL_SO_PATH='$compat/librccl.so.1'$" "$out/said" ||
 	fail "dicomm-run -p: $(cat "$out/said")"
+odd="/a'b\$(touch $out/ran)\"\\n; c
+d"
+got=$(
+	eval "$(LD_LIBRARY_PATH=$odd "$build/dicomm-run" -p)"
+	unset LD_PRELOAD
+	printf %s "$LD_LIBRARY_PATH"
+)
+[ "$got" = "$compat:$odd" ] && [ ! -e "$out/ran" ] ||
+	fail "dicomm-run -p: a quote in LD_LIBRARY_PATH: $got"
 "$build/dicomm-run" --nonsense true 2>"$out/said" && fail "--nonsense is taken"
 grep -q 'unknown option --nonsense' "$out/said" || fail "--nonsense: no word"
 

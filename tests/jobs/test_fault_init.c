@@ -141,6 +141,45 @@ START_TEST(all_who_do_not_come_are_named)
 }
 END_TEST
 
+static int free_port(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	JOB_CHECK(!bind(fd, (struct sockaddr *)&a, len) &&
+			  !getsockname(fd, (struct sockaddr *)&a, &len),
+		  "no port");
+	close(fd);
+	return ntohs(a.sin_port);
+}
+
+/* Another launcher's variables may be left over: who reads the message has to
+ * know which ones were believed. */
+static void come_alone(struct job_rank *me)
+{
+	char place[32];
+
+	snprintf(place, sizeof(place), "127.0.0.1:%d", free_port());
+	setenv("DICOMM_COMM_ID", place, 1);
+	check_failed(me, dicomm_comm_init_env(&me->comm), DICOMM_ERR_TIMEOUT,
+		     "rank 1 of 2 did not come within 1000 ms (DICOMM_SIZE "
+		     "says that there are 2)");
+}
+
+START_TEST(what_said_how_many_come_is_named)
+{
+	job_run(&(struct job){.run = come_alone,
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=none",
+				      "DICOMM_BOOTSTRAP_TIMEOUT=1",
+				      "DICOMM_RANK=0", "DICOMM_SIZE=2",
+				      "DICOMM_COMM_KEY=any"}});
+}
+END_TEST
+
 /* ---- who comes with something else ---- */
 
 struct difference {
@@ -988,6 +1027,7 @@ int main(void)
 	tcase_set_timeout(tcase, job_is_long() ? 600 : 100);
 	tcase_add_loop_test(tcase, who_does_not_come_is_named, 0, 5);
 	tcase_add_test(tcase, all_who_do_not_come_are_named);
+	tcase_add_test(tcase, what_said_how_many_come_is_named);
 	tcase_add_loop_test(tcase, who_differs_is_refused, 0, DIFFERENCES);
 	tcase_add_test(tcase, strangers_do_not_disturb);
 	tcase_add_test(tcase, another_secret_is_refused);

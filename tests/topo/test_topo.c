@@ -383,7 +383,8 @@ START_TEST(the_very_name_comes_first)
 		"{\"name\": \"a\", \"gbit_per_s\": 2},"
 		"{\"name\": \"a.y\", \"gbit_per_s\": 4},"
 		"{\"name\": \"b.x\", \"gbit_per_s\": 8},"
-		"{\"name\": \"b.y\", \"gbit_per_s\": 8}]}";
+		"{\"name\": \"b.y\", \"gbit_per_s\": 8},"
+		"{\"name\": \"h\\\\xf4te\", \"gbit_per_s\": 16}]}";
 	static const struct {
 		const char *names[2], *words; /* NULL: they are found */
 		uint64_t gbit[2];
@@ -391,6 +392,8 @@ START_TEST(the_very_name_comes_first)
 		{{"a pid 7", "a.y pid 8"}, NULL, {2, 4}},
 		/* Only the one without a domain may mean it. */
 		{{"a.z pid 7", "b.y pid 8"}, NULL, {2, 8}},
+		/* Not in UTF-8: as dicomm-info --topo writes it */
+		{{"h\364te pid 7", "b.y pid 8"}, NULL, {16, 8}},
 		{{"a.x pid 7", "b pid 8"},
 		 "node b the one called b.x, or b.y",
 		 {0, 0}},

@@ -217,6 +217,33 @@ START_TEST(the_file_is_named_by_host_and_process_and_appended_to)
 }
 END_TEST
 
+/* A link in a directory of everybody may lead to a file of this user. */
+START_TEST(a_link_is_not_followed_and_a_new_file_is_private)
+{
+	char dir[] = "/tmp/dicomm-test-log-XXXXXX", path[64], link[64];
+	struct stat st;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/file", dir);
+	snprintf(link, sizeof(link), "%s/link", dir);
+	ck_assert_int_eq(symlink(path, link), 0);
+	setenv("DICOMM_DEBUG_FILE", _i ? path : link, 1);
+	umask(0);
+	log_error("somewhere");
+	if (_i) {
+		ck_assert_int_eq(stat(path, &st), 0);
+		ck_assert_uint_eq(st.st_mode & 0777, 0600);
+	} else {
+		ck_assert_int_lt(stat(path, &st), 0);
+		ck_assert_int_eq(capture_count("link is a symbolic link"), 1);
+		ck_assert_int_eq(capture_count("somewhere"), 1);
+	}
+	unlink(path);
+	unlink(link);
+	rmdir(dir);
+}
+END_TEST
+
 struct heard {
 	int count, level;
 	char text[64];
@@ -560,6 +587,8 @@ int main(void)
 	tcase_add_test(tcase, a_path_too_long_leaves_stderr);
 	tcase_add_test(tcase,
 		       the_file_is_named_by_host_and_process_and_appended_to);
+	tcase_add_loop_test(
+		tcase, a_link_is_not_followed_and_a_new_file_is_private, 0, 2);
 	tcase_add_test(tcase, a_sink_hears_errors_and_warnings_at_any_setting);
 	tcase_add_test(tcase, a_sink_hears_the_rest_as_the_level_says);
 	tcase_add_test(tcase, rank_sink_and_last_error_belong_to_a_thread);

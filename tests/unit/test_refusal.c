@@ -325,7 +325,7 @@ END_TEST
 
 static int connect_to(const dicomm_unique_id_t *id)
 {
-	char address[SOCK_TEXT];
+	char address[SOCK_NAME];
 	uint8_t key[AUTH_KEY];
 	struct sock_address a;
 	const char *why;
@@ -570,7 +570,7 @@ START_TEST(a_crowd_of_strangers_does_not_push_out_who_has_proved_himself)
 	struct meet *m = meet_create(MEET_THREADS, 2);
 	pid_t pid = start_id_server(m, 40);
 	struct client_patience p = {clock_ns() + 5000000000u, NULL, false};
-	char address[SOCK_TEXT], why[FRAME_TEXT];
+	char address[SOCK_NAME], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *client;
 	int fd[100];
@@ -610,7 +610,7 @@ int getaddrinfo(const char *restrict host, const char *restrict port,
 START_TEST(all_addresses_of_a_host_are_tried)
 {
 	struct client_patience p = {clock_ns() + 5000000000u, NULL, true};
-	char address[SOCK_TEXT], name[SOCK_TEXT], why[FRAME_TEXT];
+	char address[SOCK_NAME], name[SOCK_TEXT], why[FRAME_TEXT];
 	struct client *client;
 	uint8_t key[AUTH_KEY];
 	dicomm_unique_id_t id;
@@ -709,7 +709,7 @@ END_TEST
 static struct client *come_in(const dicomm_unique_id_t *id)
 {
 	struct client_patience p = {clock_ns() + 5000000000u, NULL, false};
-	char address[SOCK_TEXT], why[FRAME_TEXT];
+	char address[SOCK_NAME], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *c;
 

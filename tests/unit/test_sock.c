@@ -180,7 +180,7 @@ static const char *const bad[] = {"",
 
 START_TEST(a_place_is_host_and_port)
 {
-	char text[200];
+	char text[400];
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
 		ck_assert_int_eq(sock_check(good[i]), DICOMM_SUCCESS);
@@ -188,7 +188,10 @@ START_TEST(a_place_is_host_and_port)
 		ck_assert_msg(sock_check(bad[i]) == DICOMM_ERR_INVALID_ARGUMENT,
 			      "\"%s\"", bad[i]);
 	memset(text, 'h', sizeof(text));
-	snprintf(text + 150, 50, ":1");
+	snprintf(text + 255, 50, ":65535");
+	ck_assert_int_eq(sock_check(text), DICOMM_SUCCESS);
+	memset(text, 'h', 300);
+	snprintf(text + 258, 50, ":65535");
 	ck_assert_int_eq(sock_check(text), DICOMM_ERR_INVALID_ARGUMENT);
 }
 END_TEST

@@ -24,8 +24,6 @@
 #define HELLO 0x34544344u /* "DCT4" */
 #define ANSWER 0x35544344u
 #define CONFIRM 0x36544344u
-/* Who has called and not proved anything yet, beyond all that may have to. */
-#define STRANGERS_MAX 128
 #define STRANGER_MS 10000
 /* Who has said hello with a proof may be stopped before it confirms. If this
  * rank closed the connection then, the caller would take it for a broken one.
@@ -205,6 +203,7 @@ static void open_conn(struct tcp_conn *c)
 
 void tcp_join_forget(struct tcp_conn *c)
 {
+	strangers_remove(&c->dev->strangers, &c->stranger);
 	if (!c->greeting)
 		return;
 	c->dev->unfinished--;
@@ -372,8 +371,7 @@ static void take_answer(struct tcp_conn *c)
 
 void tcp_join_accept(struct tp_device *dev)
 {
-	uint32_t most =
-		STRANGERS_MAX + (uint32_t)dev->config.ranks * TCP_CONNECTIONS;
+	uint32_t calls = (uint32_t)dev->config.ranks * TCP_CONNECTIONS;
 	struct tcp_conn *c;
 	int fd = tcp_socket_accept(dev);
 
@@ -382,11 +380,17 @@ void tcp_join_accept(struct tp_device *dev)
 	c = tcp_socket_add(dev, fd, TCP_CALLED, EPOLLIN);
 	if (!c)
 		return;
-	if (dev->unfinished > most || !begin(c)) {
+	if (!begin(c)) {
 		tcp_socket_drop(c);
 		return;
 	}
 	c->deadline_ms = clock_ms() + STRANGER_MS;
+	strangers_add(&dev->strangers, &c->stranger, c);
+	/* What it has to say is often there, and then it is none any more. */
+	tcp_join_advance(c);
+	c = strangers_surplus(&dev->strangers, calls);
+	if (c)
+		tcp_socket_drop(c);
 }
 
 /* Why a genuine hello is refused; NULL: it is not. */
@@ -452,6 +456,7 @@ static void answer(struct tcp_conn *c)
 		return;
 	}
 	welcome(c, &g->hello);
+	strangers_remove(&dev->strangers, &c->stranger);
 	c->stage = TCP_ANSWERED;
 	c->deadline_ms = clock_ms() + PROVED_MS;
 }

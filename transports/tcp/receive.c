@@ -16,6 +16,8 @@
 
 /* In one turn; the others want theirs. */
 #define TURN_READS 8
+/* No message has a higher number, so slots can be added to each. */
+#define SEQ_MOST (UINT64_MAX / 2)
 
 struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c)
 {
@@ -28,8 +30,9 @@ struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c)
 	if (!in)
 		return NULL;
 	in->slots = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!in->slots) {
-		free(in);
+	in->begun = calloc(dev->config.slots, sizeof(*in->begun));
+	if (!in->slots || !in->begun) {
+		tcp_receive_free(in);
 		return NULL;
 	}
 	memset(in->slots, 0, lines);
@@ -44,6 +47,7 @@ struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c)
 void tcp_receive_free(struct tcp_in *in)
 {
 	free(in->slots);
+	free(in->begun);
 	free(in);
 }
 
@@ -108,20 +112,27 @@ static void take_credit(struct tcp_conn *c, const struct tcp_head *head)
 	struct tcp_out *out =
 		tcp_out_of(c->dev, c->link->rank, head->lane_class);
 
+	if (head->extra > SEQ_MOST) {
+		protest(c, "a credit beyond all numbers");
+		return;
+	}
 	if (out && head->extra > atomic_load_explicit(&out->released,
 						      memory_order_relaxed))
 		atomic_store_explicit(&out->released, head->extra,
 				      memory_order_release);
 }
 
-/* Numbers come in any order, each once: where the one before was released. */
-static bool is_expected(const struct tcp_in *in, uint64_t seq)
+/* Numbers come in any order, each once: where the one before was released. Two
+ * connections may begin frames before either ends its own. */
+static bool is_expected(struct tcp_in *in, uint64_t seq)
 {
 	uint64_t slots = in->link->dev->config.slots;
+	uint64_t *begun = &in->begun[seq & (slots - 1)];
 
-	return seq > in->freed && seq <= in->freed + slots &&
-	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
-					  memory_order_relaxed);
+	if (seq <= in->freed || seq - in->freed > slots || seq <= *begun)
+		return false;
+	*begun = seq;
+	return true;
 }
 
 static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
@@ -133,12 +144,14 @@ static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 	/* It may overtake the news of its lane on another connection. */
 	if (!in)
 		in = tcp_receive_make(c->link, head->lane_class);
-	if (!in || head->kind > TP_REF || !is_expected(in, head->seq) ||
-	    bytes > c->dev->config.slot_bytes) {
+	if (!in || head->kind > TP_REF || bytes > c->dev->config.slot_bytes ||
+	    !is_expected(in, head->seq)) {
 		protest(c, "what is no message");
 		return;
 	}
 	take_credit(c, head);
+	if (c->stage != TCP_OPEN)
+		return;
 	c->body = place_of(in, head->seq, bytes);
 	c->body_left = bytes;
 }
@@ -154,12 +167,14 @@ static void begin_data(struct tcp_conn *c, const struct tcp_head *head)
 	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
 		    DICOMM_IN_PROGRESS)
 		return;
-	if (head->kind != DICOMM_SUCCESS || head->extra > read->len ||
-	    head->len > read->len - head->extra || head->len > read->missing) {
-		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
-				      memory_order_release);
+	/* Once a read fails, its memory is the user's again, while another
+	 * connection may be amid a part of it. So all of them are closed. */
+	if (head->extra > read->len || head->len > read->len - head->extra ||
+	    head->len > read->unclaimed) {
+		protest(c, "more data than it was asked for");
 		return;
 	}
+	read->unclaimed -= head->len;
 	c->body = read->dst + head->extra;
 }
 
@@ -191,7 +206,7 @@ static bool serve_parts(struct tcp_link *link, const struct tcp_head *to,
 
 		head.extra = at;
 		if ((n || !i) &&
-		    (!link->conn[i] ||
+		    (!link->conn[i] || link->conn[i]->stage != TCP_OPEN ||
 		     !tcp_send_serve(link->conn[i], &head, memory + at, n)))
 			return false;
 		at += n;
@@ -202,26 +217,29 @@ static bool serve_parts(struct tcp_link *link, const struct tcp_head *to,
 static void take_read(struct tcp_conn *c, const struct tcp_head *head,
 		      const uint8_t *bytes)
 {
+	struct tcp_link *link = c->link;
 	struct tcp_head to = *head;
-	const uint8_t *memory = bytes;
 	struct tcp_ask ask;
-	bool good;
 
 	memcpy(&ask, bytes, sizeof(ask));
-	good = ask.ref.seal == tcp_receive_seal(c->dev, &ask.ref) &&
-	       ask.offset <= ask.ref.len && ask.len <= ask.ref.len - ask.offset;
-	to.what = TCP_DATA;
-	to.kind = good ? DICOMM_SUCCESS : DICOMM_ERR_REMOTE;
 	/* What this rank has not offered is no address. */
-	if (good)
-		memory = (const uint8_t *)(uintptr_t)ask.ref.addr + ask.offset;
-	if (!serve_parts(c->link, &to, memory, good ? ask.len : 0)) {
+	if (ask.ref.seal != tcp_receive_seal(c->dev, &ask.ref) ||
+	    ask.offset > ask.ref.len || ask.len > ask.ref.len - ask.offset) {
+		protest(c, "a read of what it was not offered");
+		return;
+	}
+	to.what = TCP_DATA;
+	to.kind = 0;
+	if (!serve_parts(link, &to,
+			 (const uint8_t *)(uintptr_t)ask.ref.addr + ask.offset,
+			 ask.len)) {
 		protest(c, "too many reads");
 		return;
 	}
-	for (uint32_t i = 0; i < c->link->count; i++)
-		if (c->link->conn[i] && !c->link->conn[i]->blocked)
-			tcp_send_more(c->link->conn[i]);
+	/* The link may break meanwhile. */
+	for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
+		if (link->conn[i] && !link->conn[i]->blocked)
+			tcp_send_more(link->conn[i]);
 }
 
 /* A frame whose body is not to be put anywhere, all of which is there. */

@@ -220,8 +220,11 @@ int tcp_socket_accept(struct tp_device *dev)
 {
 	int fd = descriptors_high(accept4(dev->listener, NULL, NULL,
 					  SOCK_CLOEXEC | SOCK_NONBLOCK));
+	struct tcp_conn *oldest = strangers_oldest(&dev->strangers);
 
-	if (fd < 0 && tcp_is_short(errno) && !dev->deaf) {
+	if (fd < 0 && tcp_is_short(errno) && oldest) {
+		tcp_socket_drop(oldest);
+	} else if (fd < 0 && tcp_is_short(errno) && !dev->deaf) {
 		log_warn("tcp: rank %d: accept: %m: nobody can connect to it "
 			 "meanwhile",
 			 dev->config.rank);
@@ -230,7 +233,7 @@ int tcp_socket_accept(struct tp_device *dev)
 		dev->unfinished++;
 		dev->tick_ms = clock_ms() + DEAF_MS;
 	}
-	return descriptors_high(fd);
+	return fd;
 }
 
 void tcp_socket_hear(struct tp_device *dev)

@@ -656,7 +656,7 @@ static dicomm_result_t ask_for(struct tcp_in *in, uint64_t seq,
 	TRY(tcp_send_note(link->conn[0], &head, ask, sizeof(*ask)));
 	read->number = ++dev->reads;
 	read->dst = dst;
-	read->len = read->missing = ask->len;
+	read->len = read->unclaimed = read->missing = ask->len;
 	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
 			      memory_order_relaxed);
 	in->urgent = true;

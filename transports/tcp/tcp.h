@@ -27,6 +27,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "src/base/strangers.h"
 #include "transports/progress_thread.h"
 #include "transports/transport.h"
 
@@ -83,7 +84,7 @@ enum tcp_what {
 struct tcp_head {
 	uint8_t what;       /* enum tcp_what */
 	uint8_t lane_class; /* enum tp_class */
-	uint16_t kind;      /* of a message: enum tp_kind; of data: a status */
+	uint16_t kind;      /* of a message: enum tp_kind */
 	uint32_t signature; /* of a message; of a read and its data: number */
 	uint64_t seq;       /* of the message */
 	uint64_t len;       /* of the message; of the data in this frame */
@@ -138,6 +139,7 @@ struct tcp_conn {
 
 	/* join.c: what has come of the next word of the greeting */
 	struct tcp_greeting *greeting;
+	struct stranger stranger; /* until its hello proves who it is */
 
 	/* send.c. In this order they leave: the rest of a message, notes, the
 	 * rest of a piece, further pieces. */
@@ -195,7 +197,9 @@ struct tcp_link {
 
 struct tcp_read {
 	uint8_t *dst;
-	uint64_t len, missing;
+	uint64_t len;
+	uint64_t unclaimed; /* bytes of which no connection has begun a frame */
+	uint64_t missing;   /* bytes that are not there */
 	uint32_t number;
 	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not there yet */
 };
@@ -206,6 +210,7 @@ struct tcp_in {
 	uint8_t lane_class;
 	uint8_t *slots; /* lines, and behind them the data */
 	uint8_t *data;
+	uint64_t *begun; /* of each slot: the last message whose frame began */
 	uint64_t freed, told;
 	bool urgent; /* the sender may wait for `told` */
 	struct tcp_in *untold, **untold_at;
@@ -245,6 +250,7 @@ struct tp_device {
 	uint32_t reads; /* numbered so far */
 
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
+	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	uint32_t unfinished;   /* greetings, calls to be repeated, deafness */
 	bool owes;             /* some link has to say something */
@@ -300,8 +306,9 @@ void tcp_socket_bury(struct tp_device *dev);
 void tcp_socket_watch(struct tcp_conn *c, uint32_t events);
 /* Begin to connect; -1 and errno. */
 int tcp_socket_call(const struct tp_device *dev, const char *to);
-/* Accept one; -1: there is none, or no descriptor, and then none is looked for
- * until tcp_socket_hear(). */
+/* Accept one; -1: there is none, or no descriptor. Then the oldest connection
+ * that has proved nothing is closed, or none is looked for until
+ * tcp_socket_hear(). */
 int tcp_socket_accept(struct tp_device *dev);
 void tcp_socket_hear(struct tp_device *dev);
 /* Bytes moved; 0: the kernel has no room, or nothing; -1: the connection has

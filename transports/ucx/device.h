@@ -100,6 +100,7 @@ struct ucx_endpoint {
 	void *bounce_memory;
 	_Atomic int status; /* dicomm_result_t: why it is broken */
 	ucs_status_t cause; /* the same, by UCX */
+	const char *sent;   /* the peer, though it must not; or NULL */
 	bool connected;     /* something has been sent */
 	bool failed;        /* UCX has called the error handler, */
 	bool reported;      /* the user has been told so, */
@@ -121,9 +122,10 @@ struct ucx_read {
 	struct ucx_in *in; /* that it belongs to */
 	uint8_t *dst;
 	ucs_memory_type_t type; /* of dst */
-	uint64_t len, missing;  /* bytes */
-	uint32_t number;        /* tells it from an earlier read of the slot */
-	_Atomic int status;     /* dicomm_result_t; IN_PROGRESS: not complete */
+	/* Bytes: all; of which no piece has begun; that are not there. */
+	uint64_t len, unclaimed, missing;
+	uint32_t number;    /* tells it from an earlier read of the slot */
+	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not complete */
 };
 
 /* Receiver's side; made by the sender's hello. */

@@ -29,14 +29,16 @@ dicomm_result_t ucx_endpoint_status(struct ucx_endpoint *endpoint)
 {
 	int status =
 		atomic_load_explicit(&endpoint->status, memory_order_acquire);
+	const char *why = "it has closed its side";
 	char text[160];
 
 	if (!status && !endpoint->peer_closed)
 		return DICOMM_SUCCESS;
-	snprintf(
-		text, sizeof(text), "ucx: rank %" PRIu32 ": %s", endpoint->rank,
-		endpoint->peer_closed ? "it has closed its side"
-				      : ucx.ucs_status_string(endpoint->cause));
+	if (!endpoint->peer_closed)
+		why = endpoint->sent ? endpoint->sent
+				     : ucx.ucs_status_string(endpoint->cause);
+	snprintf(text, sizeof(text), "ucx: rank %" PRIu32 ": %s%s",
+		 endpoint->rank, why == endpoint->sent ? "it sent " : "", why);
 	if (endpoint->reported) {
 		log_set_last_error(text);
 		return DICOMM_ERR_REMOTE;

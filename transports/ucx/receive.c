@@ -15,6 +15,9 @@
 #include "transports/ucx/load.h"
 #include "transports/ucx/memory.h"
 
+/* No message has a higher number, so slots can be added to each. */
+#define SEQ_MOST (UINT64_MAX / 2)
+
 struct ucx_in *ucx_inbox_make(struct ucx_endpoint *endpoint, uint16_t class)
 {
 	struct tp_device *dev = endpoint->dev;
@@ -75,7 +78,8 @@ void ucx_inbox_deliver(struct ucx_in *in, const struct ucx_head *head,
 }
 
 /* Copy the header, which may be misaligned, and check it. NULL: the token is
- * not this rank's, or there is no such rank or channel. */
+ * not this rank's, there is no such rank or channel, or the rank has sent what
+ * it must not. */
 static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 					const void *header, size_t len,
 					struct ucx_head *head)
@@ -85,7 +89,8 @@ static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 		if (head->token == dev->token &&
 		    head->rank < (uint32_t)dev->config.ranks &&
 		    head->channel_class < TP_CLASSES &&
-		    !dev->endpoints[head->rank].closed)
+		    !dev->endpoints[head->rank].closed &&
+		    !dev->endpoints[head->rank].sent)
 			return &dev->endpoints[head->rank];
 	}
 	log_debug("ucx: a message with a wrong token is ignored");
@@ -96,6 +101,7 @@ static void reject(struct ucx_endpoint *endpoint, const char *what)
 {
 	log_warn("ucx: rank %" PRIu32 " sent %s: its messages are ignored",
 		 endpoint->rank, what);
+	endpoint->sent = what;
 	endpoint->cause = UCS_ERR_REJECTED;
 	atomic_store(&endpoint->status, DICOMM_ERR_REMOTE);
 }
@@ -146,7 +152,7 @@ static bool is_expected(const struct ucx_in *in, uint64_t seq)
 {
 	uint64_t slots = in->endpoint->dev->config.slots;
 
-	return seq > in->consumed && seq <= in->consumed + slots &&
+	return seq > in->consumed && seq - in->consumed <= slots &&
 	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
 					  memory_order_relaxed);
 }
@@ -191,6 +197,10 @@ static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
 	(void)data;
 	(void)len;
 	(void)param;
+	if (endpoint && head.seq > SEQ_MOST) {
+		reject(endpoint, "a credit beyond all numbers");
+		return UCS_OK;
+	}
 	if (out && head.seq > atomic_load_explicit(&out->released,
 						   memory_order_relaxed))
 		atomic_store_explicit(&out->released, head.seq,
@@ -238,7 +248,9 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 		head.status = DICOMM_ERR_REMOTE;
 		head.kind = UCX_READ_ANYHOW;
 		type = UCS_MEMORY_TYPE_HOST;
-		request.len = 0;
+		/* No byte of it, but an address all the same. */
+		request.ref.addr = (uintptr_t)dev;
+		request.offset = request.len = 0;
 	}
 	ucx_endpoint_reply(
 		endpoint, &head,
@@ -300,13 +312,20 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
 		    DICOMM_IN_PROGRESS)
 		return UCS_OK;
-	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
-	    len > read->len - head.len || len > read->missing ||
-	    (eager && read->type != UCS_MEMORY_TYPE_HOST)) {
+	/* Once a read has failed, its memory is the user's again. So a peer
+	 * that is amid it cannot refuse it any more. */
+	if (head.status != DICOMM_SUCCESS && read->unclaimed == read->len) {
 		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
 				      memory_order_release);
 		return UCS_OK;
 	}
+	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
+	    len > read->len - head.len || len > read->unclaimed ||
+	    (eager && read->type != UCS_MEMORY_TYPE_HOST)) {
+		reject(endpoint, "other data than it was asked for");
+		return UCS_OK;
+	}
+	read->unclaimed -= len;
 	if (eager) {
 		memcpy(read->dst + head.len, data, len);
 		read_advance(read, len);

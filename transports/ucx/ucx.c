@@ -482,7 +482,7 @@ static dicomm_result_t request_read(struct ucx_in *in, enum tp_class c,
 	read->number = ++dev->reads;
 	read->dst = dst;
 	read->type = type;
-	read->len = read->missing = request->len;
+	read->len = read->unclaimed = read->missing = request->len;
 	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
 			      memory_order_relaxed);
 	in->urgent = true;

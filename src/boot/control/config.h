@@ -41,6 +41,9 @@ struct control_events {
 /* Exactly one of id and allgather must be set. */
 struct control_config {
 	int rank, ranks;
+	/* What has said how many ranks there are, for messages: a variable of a
+	 * launcher. NULL: the program. */
+	const char *ranks_from;
 	const dicomm_unique_id_t *id;
 	dicomm_result_t (*allgather)(const void *mine, void *all, size_t len,
 				     void *ctx);

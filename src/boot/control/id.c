@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Unique ids: format, parse, create, derive. */
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sodium.h>
@@ -18,29 +20,85 @@
 #define SECRET_MAX 255 /* most characters of DICOMM_COMM_KEY */
 /* bytes of its text form, with the NUL */
 #define SECRET sodium_base64_ENCODED_LEN(AUTH_KEY, VARIANT)
+#define MARK 18 /* bytes of "~0123456789abcdef", with the NUL */
+
+/* ---- names that are longer than an id has room for ---- */
+
+/* An id has a hash of such a name. Each rank derives the id in its own process,
+ * from the name, and looks it up there. */
+struct long_name {
+	struct long_name *next;
+	char mark[MARK];
+	char address[];
+};
+
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct long_name *names; /* for the life of the process */
+
+/* "~" is in no name of a host. */
+static void mark_of(const char *address, char mark[MARK])
+{
+	uint8_t hash[8];
+
+	crypto_generichash(hash, sizeof(hash), (const uint8_t *)address,
+			   strlen(address), NULL, 0);
+	mark[0] = '~';
+	sodium_bin2hex(mark + 1, MARK - 1, hash, sizeof(hash));
+}
+
+static const char *name_find(const char *mark)
+{
+	const struct long_name *n;
+
+	pthread_mutex_lock(&names_lock);
+	for (n = names; n && strcmp(n->mark, mark); n = n->next)
+		;
+	pthread_mutex_unlock(&names_lock);
+	return n ? n->address : NULL;
+}
+
+static dicomm_result_t name_keep(const char *address, char mark[MARK])
+{
+	size_t len = strlen(address) + 1;
+	struct long_name *n;
+
+	mark_of(address, mark);
+	if (name_find(mark))
+		return DICOMM_SUCCESS;
+	n = malloc(sizeof(*n) + len);
+	if (!n)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "id: out of memory");
+	memcpy(n->mark, mark, MARK);
+	memcpy(n->address, address, len);
+	pthread_mutex_lock(&names_lock);
+	n->next = names;
+	names = n;
+	pthread_mutex_unlock(&names_lock);
+	return DICOMM_SUCCESS;
+}
+
+/* ---- text ---- */
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id)
 {
-	char secret[SECRET];
-	int n;
+	char secret[SECRET], mark[MARK];
 
+	if (strlen(PREFIX) + strlen(address) + SECRET >= sizeof(id->text)) {
+		TRY(name_keep(address, mark));
+		address = mark;
+	}
 	sodium_bin2base64(secret, sizeof(secret), key, AUTH_KEY, VARIANT);
 	memset(id, 0, sizeof(*id));
-	n = snprintf(id->text, sizeof(id->text), PREFIX "%s:%s", address,
-		     secret);
+	snprintf(id->text, sizeof(id->text), PREFIX "%s:%s", address, secret);
 	sodium_memzero(secret, sizeof(secret));
-	if (n >= (int)sizeof(id->text))
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "%s is too long for an id: use the address",
-			    address);
 	return DICOMM_SUCCESS;
 }
 
-bool id_read(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
+bool id_read(const dicomm_unique_id_t *id, char address[SOCK_NAME],
 	     uint8_t key[AUTH_KEY], const char **why)
 {
-	const char *text = id->text, *colon;
+	const char *text = id->text, *colon, *full;
 	size_t n, secret_len;
 
 	/* The reason must not contain the id: even a damaged one contains a
@@ -53,17 +111,24 @@ bool id_read(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
 	text += strlen(PREFIX);
 	colon = strrchr(text, ':');
 	n = colon ? (size_t)(colon - text) : 0;
-	if (!colon || n >= SOCK_TEXT ||
+	if (!colon || n >= SOCK_NAME ||
 	    sodium_base642bin(key, AUTH_KEY, colon + 1, strlen(colon + 1), NULL,
 			      &secret_len, NULL, VARIANT) ||
 	    secret_len != AUTH_KEY)
 		return false;
 	memcpy(address, text, n);
 	address[n] = '\0';
-	return sock_is_host_port(address);
+	if (*address != '~')
+		return sock_is_host_port(address);
+	*why = "this id is of a name of more than 70 characters, and was made "
+	       "in another process: each rank has to make it by itself";
+	full = name_find(address);
+	if (full)
+		snprintf(address, SOCK_NAME, "%s", full);
+	return full;
 }
 
-dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
+dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_NAME],
 			 uint8_t key[AUTH_KEY])
 {
 	const char *why;
@@ -97,7 +162,7 @@ dicomm_result_t id_create(dicomm_unique_id_t *id)
 void id_forget(const dicomm_unique_id_t *id)
 {
 	uint8_t key[AUTH_KEY];
-	char address[SOCK_TEXT];
+	char address[SOCK_NAME];
 
 	if (id_parse(id, address, key) == DICOMM_SUCCESS)
 		id_server_close(address);
@@ -108,7 +173,7 @@ void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
 	       const char *text, int come)
 {
 	uint8_t key[AUTH_KEY];
-	char address[SOCK_TEXT];
+	char address[SOCK_NAME];
 	const char *why;
 
 	if (id_read(id, address, key, &why)) {
@@ -134,7 +199,7 @@ static dicomm_result_t serve_derived(const char *host_port,
 dicomm_result_t id_derive(const char *host_port, const char *known,
 			  const char *secret, int rank, dicomm_unique_id_t *id)
 {
-	char place[SOCK_TEXT + 256];
+	char place[SOCK_NAME + 256];
 	uint8_t key[AUTH_KEY];
 	dicomm_unique_id_t made;
 	dicomm_result_t status;

@@ -32,10 +32,10 @@ dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id);
 /* Splits an id into address and key. Logs nothing. Returns false if this is not
  * an id, and sets *why. */
-bool id_read(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
+bool id_read(const dicomm_unique_id_t *id, char address[SOCK_NAME],
 	     uint8_t key[AUTH_KEY], const char **why);
 /* As id_read(), but logs the reason and returns DICOMM_ERR_INVALID_ARGUMENT. */
-dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_TEXT],
+dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_NAME],
 			 uint8_t key[AUTH_KEY]);
 
 #endif

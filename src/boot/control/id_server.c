@@ -26,7 +26,7 @@ struct id_server {
 	struct listener *listener; /* NULL once all ranks are connected */
 	struct members members;
 	int peers; /* ranks that are connected now */
-	char address[SOCK_TEXT];
+	char address[SOCK_NAME];
 	char hub[SOCK_TEXT]; /* where rank 0's hub listens */
 	uint8_t nonce[AUTH_NONCE];
 	bool awaits_reason;  /* of a rank that has come to say that it gives up

@@ -44,7 +44,7 @@ struct join {
 	uint64_t begin_ns, say_ns; /* say_ns: when to say next who is missing */
 	bool says;                 /* has asked for that */
 	struct rank_info info;
-	char server_address[SOCK_TEXT]; /* from the id; "" if there is no id */
+	char server_address[SOCK_NAME]; /* from the id; "" if there is no id */
 	char hub_address[SOCK_TEXT];
 	uint8_t hub_key[AUTH_KEY];
 	struct client *server, *client;
@@ -123,17 +123,21 @@ static void ask_who(struct client *c)
 static dicomm_result_t fail_timeout(const struct join *j)
 {
 	const struct control_config *c = j->config;
+	char from[96] = "";
 
+	if (c->ranks_from)
+		snprintf(from, sizeof(from), " (%.60s says that there are %d)",
+			 c->ranks_from, c->ranks);
 	if (j->missing[0])
 		return FAIL(DICOMM_ERR_TIMEOUT,
-			    "%s of %d did not come within %d ms", j->missing,
-			    c->ranks, c->timeout_ms);
+			    "%s of %d did not come within %d ms%s", j->missing,
+			    c->ranks, c->timeout_ms, from);
 	return FAIL(DICOMM_ERR_TIMEOUT,
 		    "the %d ranks did not join within %d ms, and %s "
-		    "does not say who is missing",
+		    "does not say who is missing%s",
 		    c->ranks, c->timeout_ms,
-		    j->client ? j->client->conn.remote
-			      : j->server->conn.remote);
+		    j->client ? j->client->conn.remote : j->server->conn.remote,
+		    from);
 }
 
 /* The other end closed the connection. Logs the reason that it gave. */

@@ -22,7 +22,7 @@ struct conn_shared;
 
 struct conn {
 	struct loop_source source;
-	char remote[SOCK_TEXT]; /* address of the other end */
+	char remote[SOCK_NAME]; /* address of the other end */
 	size_t limit;           /* longest frame that is accepted, in bytes */
 
 	/* Called for each frame that arrives. The callback may call conn_drop()

@@ -12,8 +12,9 @@
 #include "src/base/tcp.h"
 #include "src/boot/net/listener.h"
 
-/* Most connections in a handshake; one more drops the oldest. */
-#define PENDING_MAX 2048
+/* Ranks that may come at the same time: this one does not know how many there
+ * are before they have come. */
+#define RANKS_MOST 2048
 #define PAUSE_NS 200000000ull
 #define LOG_NS 1000000000ull
 
@@ -28,21 +29,8 @@ static void unlink_pending(struct peer_conn *peer)
 	*peer->link = peer->next;
 	if (peer->next)
 		peer->next->link = peer->link;
-	else
-		l->last = peer->link;
-	l->pending--;
+	strangers_remove(&l->unproved, &peer->stranger);
 	peer->listener = NULL;
-}
-
-/* A peer that has proved itself must not be dropped. Its join request may have
- * arrived, and the rank would conclude that the id server has ended. */
-static struct peer_conn *oldest_unproved(const struct listener *l)
-{
-	struct peer_conn *peer = l->first;
-
-	while (peer && peer->proved)
-		peer = peer->next;
-	return peer;
 }
 
 /* Logs a stranger: the first one at once, then one line per second with the
@@ -130,7 +118,10 @@ static void check_proof(struct peer_conn *peer, struct frame_reader *in)
 		drop_pending(peer, "no key for it, or no memory");
 		return;
 	}
+	/* From now on it must not be dropped. Its join request may have
+	 * arrived, and the rank would conclude that the id server has ended. */
 	peer->proved = true;
+	strangers_remove(&l->unproved, &peer->stranger);
 	peer->conn.limit = FRAME_MAX;
 }
 
@@ -233,23 +224,26 @@ static void accept_peer(struct listener *l, int fd)
 	peer->conn.frame = pending_frame;
 	peer->conn.lost = pending_lost;
 	peer->listener = l;
-	peer->link = l->last;
-	*l->last = peer;
-	l->last = &peer->next;
-	l->pending++;
+	peer->link = &l->first;
+	peer->next = l->first;
+	if (peer->next)
+		peer->next->link = &peer->next;
+	l->first = peer;
+	strangers_add(&l->unproved, &peer->stranger, peer);
 	loop_deadline(&peer->conn.source, clock_ns() + listener_patience_ns);
 	challenge(peer);
 	if (conn_serve(&peer->conn) != DICOMM_SUCCESS)
 		drop_pending(peer, "it cannot be watched");
-	else if (l->pending > PENDING_MAX)
-		drop_pending(oldest_unproved(l), "too many have come at once");
+	peer = strangers_surplus(&l->unproved, RANKS_MOST);
+	if (peer)
+		drop_pending(peer, "too many have come at once");
 }
 
 /* accept() is short of descriptors or memory: drops the oldest connection that
  * has proved nothing, or pauses accepting. */
 static void make_room(struct listener *l)
 {
-	struct peer_conn *peer = oldest_unproved(l);
+	struct peer_conn *peer = strangers_oldest(&l->unproved);
 
 	if (!l->told_shortage)
 		log_warn("%s: accept: %m", l->name);
@@ -314,7 +308,6 @@ dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
 	l->source.expired = listener_expired;
 	l->source.released = listener_released;
 	l->name = name;
-	l->last = &l->first;
 	memcpy(l->key, key, AUTH_KEY);
 	auth_make_pair(&l->pair);
 	loop_add(&l->source);

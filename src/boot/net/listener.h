@@ -8,6 +8,7 @@
 #ifndef DICOMM_BOOT_LISTENER_H
 #define DICOMM_BOOT_LISTENER_H
 
+#include "src/base/strangers.h"
 #include "src/boot/net/conn.h"
 #include "src/boot/net/handshake.h"
 
@@ -20,6 +21,7 @@ struct peer_conn {
 	bool proved;
 	struct handshake handshake;
 	struct peer_conn *next, **link; /* in the list of pending connections */
+	struct stranger stranger;       /* until it has proved itself */
 
 	/* For the owner that has admitted it. */
 	void *owner;
@@ -31,11 +33,11 @@ struct listener {
 	uint8_t key[AUTH_KEY];
 	struct auth_pair pair; /* used for all its connections */
 	const char *name;      /* for logs, such as "id server" */
-	int pending;
 	bool told_shortage;
-	uint64_t told_ns;                /* when a stranger was last logged */
-	unsigned strangers;              /* number of strangers since then */
-	struct peer_conn *first, **last; /* pending connections, oldest first */
+	uint64_t told_ns;        /* when a stranger was last logged */
+	unsigned strangers;      /* number of strangers since then */
+	struct peer_conn *first; /* pending connections, newest first */
+	struct strangers unproved;
 
 	/* How to answer probes; owned. NULL: not at all. */
 	struct handshake_alive *alive;

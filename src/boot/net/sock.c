@@ -263,7 +263,7 @@ dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 }
 
 /* Splits "host:port" or "[address]:port". Returns false if it is neither. */
-static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
+static bool split(const char *host_port, char host[SOCK_NAME], char port[8])
 {
 	const char *colon = strrchr(host_port, ':');
 	size_t n;
@@ -283,7 +283,7 @@ static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
 	} else if (memchr(host_port, ':', n)) {
 		return false;
 	}
-	if (!n || n >= SOCK_TEXT)
+	if (!n || n >= SOCK_NAME)
 		return false;
 	memcpy(host, host_port, n);
 	host[n] = '\0';
@@ -293,17 +293,25 @@ static bool split(const char *host_port, char host[SOCK_TEXT], char port[8])
 
 bool sock_is_host_port(const char *text)
 {
-	char host[SOCK_TEXT], port[8];
+	char host[SOCK_NAME], port[8];
 
-	return strlen(text) < SOCK_TEXT && split(text, host, port);
+	return strlen(text) < SOCK_NAME && split(text, host, port);
 }
 
 dicomm_result_t sock_check(const char *host_port)
 {
+	size_t len = strlen(host_port);
+
 	if (sock_is_host_port(host_port))
 		return DICOMM_SUCCESS;
+	/* The port is at the end. */
+	if (len >= SOCK_NAME)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "\"%.40s...%s\", %zu characters, is not host:port "
+			    "or [address]:port: a name has at most 255",
+			    host_port, host_port + len - 20, len);
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-		    "\"%.80s\" is not host:port or [address]:port", host_port);
+		    "\"%s\" is not host:port or [address]:port", host_port);
 }
 
 static const struct addrinfo *choose(const struct addrinfo *all, unsigned turn)
@@ -326,7 +334,7 @@ static bool resolve(const char *host_port, int flags, unsigned turn,
 		.ai_socktype = SOCK_STREAM,
 		.ai_flags = flags | AI_NUMERICSERV,
 	};
-	char host[SOCK_TEXT], port[8];
+	char host[SOCK_NAME], port[8];
 	const struct addrinfo *chosen;
 	struct addrinfo *found;
 	int err;

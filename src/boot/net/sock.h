@@ -14,8 +14,12 @@
 
 #include "dicomm.h"
 
-/* Bytes of "[ffff:...:ffff]:65535" or "a.host.name:port", with the NUL. */
+/* Bytes of the address of a socket, such as "[ffff:...:ffff%eth0]:65535", with
+ * the NUL. */
 #define SOCK_TEXT 80
+/* The same of what people write: "a.host.name:port", and a name may have 255
+ * characters. */
+#define SOCK_NAME 264
 
 struct sock_address {
 	struct sockaddr_storage storage;

@@ -45,6 +45,7 @@ static dicomm_result_t own_get(struct launcher_info *info)
 	TRY(own_complete());
 	info->rank = (int)config_int(CONFIG_RANK);
 	info->ranks = (int)config_int(CONFIG_SIZE);
+	info->ranks_from = "DICOMM_SIZE";
 	if (info->rank >= info->ranks)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "DICOMM_RANK is %d: not one of DICOMM_SIZE %d",
@@ -61,7 +62,7 @@ static dicomm_result_t own_get(struct launcher_info *info)
 		 * secret. */
 		if (!sock_is_host_port(id))
 			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-				    "DICOMM_COMM_ID \"%.80s\": neither "
+				    "DICOMM_COMM_ID \"%.300s\": neither "
 				    "host:port nor [address]:port nor an id",
 				    config_shown(CONFIG_COMM_ID));
 		return id_derive(id, "", config_string(CONFIG_COMM_KEY),

@@ -188,7 +188,8 @@ static dicomm_result_t pmi1_get(struct launcher_info *info)
 	int fd = store_number_or_none("PMI_FD");
 	dicomm_result_t status;
 
-	TRY(store_number("PMI_SIZE", 1, 1 << 20, &info->ranks));
+	info->ranks_from = "PMI_SIZE";
+	TRY(store_number(info->ranks_from, 1, 1 << 20, &info->ranks));
 	TRY(store_number("PMI_RANK", 0, info->ranks - 1, &info->rank));
 	TRY(store_make_id(info));
 	pthread_mutex_lock(&pmi.lock);

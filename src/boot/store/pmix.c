@@ -202,6 +202,7 @@ static dicomm_result_t exchange(struct launcher_info *info)
 
 	TRY(init());
 	info->rank = (int)pmix.self.rank;
+	info->ranks_from = PMIX_JOB_SIZE;
 	TRY(get_ranks(&info->ranks));
 	TRY(store_make_id(info));
 	snprintf(key, sizeof(key), "dicomm-id-%d", pmix.ids_made++);

@@ -34,17 +34,18 @@ static dicomm_result_t slurm_get(struct launcher_info *info)
 	const char *job = getenv("SLURM_JOB_ID");
 	const char *step = getenv("SLURM_STEP_ID");
 	const char *nodes = getenv("SLURM_STEP_NODELIST");
-	char host[65], known[80];
+	char host[256], known[80];
 	unsigned long number;
 
-	TRY(store_number(ranks_variable(), 1, 1 << 20, &info->ranks));
+	info->ranks_from = ranks_variable();
+	TRY(store_number(info->ranks_from, 1, 1 << 20, &info->ranks));
 	TRY(store_number("SLURM_PROCID", 0, info->ranks - 1, &info->rank));
 	if (!nodes)
 		nodes = getenv("SLURM_JOB_NODELIST");
 	if (!nodes || !slurm_first_host(nodes, host, sizeof(host)))
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
-			    "SLURM_STEP_NODELIST is \"%.80s\": it does not "
-			    "begin with a node",
+			    "SLURM_STEP_NODELIST is \"%.300s\": it does not "
+			    "begin with a node of at most 255 characters",
 			    nodes ? nodes : "");
 	number = strtoul(job, NULL, 10) * 31 + strtoul(step, NULL, 10);
 	snprintf(known, sizeof(known), "slurm %.30s %.30s", job, step);

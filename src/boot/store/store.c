@@ -8,6 +8,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/control/id.h"
+#include "src/boot/net/sock.h"
 #include "src/boot/store/store.h"
 
 static bool parse(const char *text, long min, long max, int *out)
@@ -55,10 +56,14 @@ dicomm_result_t store_fixed_id(struct launcher_info *info, const char *host,
 			       int port, const char *known)
 {
 	const char *colon = strchr(host, ':');
-	char place[128];
+	char place[SOCK_NAME];
 
-	snprintf(place, sizeof(place), colon ? "[%.90s]:%d" : "%.90s:%d", host,
-		 port);
+	if (snprintf(place, sizeof(place), colon ? "[%s]:%d" : "%s:%d", host,
+		     port) >= (int)sizeof(place))
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "the name of a host has %zu characters, and begins "
+			    "with \"%.40s\": a name has at most 255",
+			    strlen(host), host);
 	return id_derive(place, known, config_string(CONFIG_COMM_KEY),
 			 info->rank, &info->id);
 }

@@ -16,6 +16,7 @@
 struct launcher_info {
 	const char *name; /* "torchrun" */
 	int rank, ranks;
+	const char *ranks_from; /* "WORLD_SIZE": what said how many there are */
 	dicomm_unique_id_t id;
 };
 

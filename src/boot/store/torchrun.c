@@ -25,7 +25,8 @@ static dicomm_result_t torchrun_get(struct launcher_info *info)
 	char known[160];
 	int port;
 
-	TRY(store_number("WORLD_SIZE", 1, 1 << 20, &info->ranks));
+	info->ranks_from = "WORLD_SIZE";
+	TRY(store_number(info->ranks_from, 1, 1 << 20, &info->ranks));
 	TRY(store_number("RANK", 0, info->ranks - 1, &info->rank));
 	TRY(store_number("MASTER_PORT", 1, 65535, &port));
 	/* A rank of the last attempt that has not ended yet must not join this

@@ -76,8 +76,7 @@ void verbs_conn_drop(struct verbs_conn *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
-	if (c->stage == CONN_AWAITING_REQUEST)
-		verbs_conns.unproven--;
+	strangers_remove(&verbs_conns.unproved, &c->stranger);
 	if (channel)
 		channel->conn = NULL;
 	if (channel && !verbs_channel_is_known(channel))

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/strangers.h"
 #include "transports/verbs/channel/address.h"
 
 struct verbs_channel;
@@ -31,6 +32,7 @@ enum verbs_conn_stage {
 
 struct verbs_conn {
 	struct verbs_conn *next;
+	struct stranger stranger;
 	uint64_t id;
 	int fd;
 	enum verbs_conn_stage stage;
@@ -57,9 +59,8 @@ struct verbs_conns {
 	struct verbs_conn *first; /* newest first */
 	/* id 0 belongs to the event that stops the thread */
 	uint64_t last_id;
-	/* number of connections in CONN_AWAITING_REQUEST */
-	unsigned unproven;
-	int epoll_fd; /* -1: the thread is not running */
+	struct strangers unproved; /* in CONN_AWAITING_REQUEST */
+	int epoll_fd;              /* -1: the thread is not running */
 };
 extern struct verbs_conns verbs_conns;
 

@@ -43,9 +43,6 @@
 #include "transports/verbs/nic/ipv4.h"
 #include "transports/verbs/nic/nic.h"
 
-/* How many connections without a valid request may be open, beyond those that
- * peers may need at the same time. */
-#define UNPROVEN_MAX 128
 #define TICK_MS 200
 /* How long a fork waits for the lock. */
 #define FORK_MS 1000
@@ -86,32 +83,27 @@ static void name_of(int fd, char *text, size_t len)
 	snprintf(text, len, "%.64s:%.8s", host, port);
 }
 
-/* Returns how many connections may be open without a valid request. All peers
- * may connect at the same time, and be slow to send theirs. */
-static unsigned most_unproven(void)
+/* Returns how many connections ranks may open at the same time, all of them
+ * slow to send their request. */
+static unsigned most_calls(void)
 {
-	unsigned n = UNPROVEN_MAX;
+	unsigned n = 0;
 
 	for (const struct tp_device *dev = devices; dev; dev = dev->next)
 		n += dev->channels;
 	return n;
 }
 
-static void drop_oldest_unproven(void)
+/* There are no descriptors: the oldest connection without a request goes, or
+ * nothing is accepted for a while. */
+static void make_room_for_call(struct verbs_conn *listener)
 {
-	struct verbs_conn *oldest = NULL;
+	struct verbs_conn *oldest = strangers_oldest(&verbs_conns.unproved);
 
-	for (struct verbs_conn *c = verbs_conns.first; c; c = c->next)
-		if (c->stage == CONN_AWAITING_REQUEST)
-			oldest = c; /* the list begins with the newest */
-	if (oldest)
+	if (oldest) {
 		verbs_conn_drop(oldest);
-}
-
-/* Accept nothing for a while, for lack of descriptors. Peers wait meanwhile,
- * and connections without a request expire. */
-static void pause_listening(struct verbs_conn *listener)
-{
+		return;
+	}
 	log_warn("verbs: accept: %m");
 	verbs_conn_watch(listener, 0);
 	listener->deadline_ms = clock_ms() + PAUSE_MS;
@@ -126,20 +118,21 @@ static void accept_call(struct verbs_conn *listener)
 				      SOCK_NONBLOCK | SOCK_CLOEXEC));
 	if (fd < 0) {
 		if (tcp_is_short(errno))
-			pause_listening(listener);
+			make_room_for_call(listener);
 		return;
 	}
-	if (verbs_conns.unproven >= most_unproven())
-		drop_oldest_unproven();
 	tcp_tune(fd);
 	c = verbs_conn_add(fd, CONN_AWAITING_REQUEST, EPOLLIN);
 	if (!c) {
 		close(fd);
 		return;
 	}
-	verbs_conns.unproven++;
+	strangers_add(&verbs_conns.unproved, &c->stranger, c);
 	c->deadline_ms = clock_ms() + VERBS_MSG_MS;
 	name_of(fd, c->from, sizeof(c->from));
+	c = strangers_surplus(&verbs_conns.unproved, most_calls());
+	if (c)
+		verbs_conn_drop(c);
 }
 
 /* Handle a request that is complete. */
@@ -154,7 +147,7 @@ static void request_received(struct verbs_conn *c)
 		verbs_conn_drop(c);
 		return;
 	}
-	verbs_conns.unproven--;
+	strangers_remove(&verbs_conns.unproved, &c->stranger);
 	c->stage = CONN_OPEN;
 	c->have = 0;
 	c->deadline_ms = 0;
@@ -304,7 +297,7 @@ static void fork_child(void)
 	devices = NULL;
 	served = 0;
 	verbs_conns.first = NULL;
-	verbs_conns.unproven = 0;
+	verbs_conns.unproved = (struct strangers){0};
 	verbs_conns.epoll_fd = stop_fd = -1;
 	verbs_rdma_cm_reset();
 }
