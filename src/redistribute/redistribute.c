@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/cancel.h"
 #include "src/base/handle.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
@@ -213,6 +214,7 @@ dicomm_result_t dicomm_redistribute_plan(
 	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
 	const dicomm_redistribute_config_t *config, dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	static const dicomm_redistribute_config_t none =
 		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
 	struct dicomm_redistribute *r;
@@ -399,6 +401,7 @@ dicomm_result_t dicomm_redistribute_plan_own(
 	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
 	const dicomm_redistribute_config_t *config, dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	struct gathering g = {.comm = comm, .tensors = tensors, .n = n};
 	dicomm_result_t status;
 
@@ -444,6 +447,7 @@ dicomm_result_t dicomm_redistribute_run(dicomm_redistribute_t plan,
 					void *const *target,
 					dicomm_stream_t stream)
 {
+	CANCEL_HELD();
 	static const char f[] = "redistribute_run";
 
 	TRY(check_handle(f, plan));
@@ -527,6 +531,8 @@ dicomm_result_t dicomm_redistribute_explain(dicomm_redistribute_t plan,
 
 dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan)
 {
+	CANCEL_HELD();
+
 	if (!plan)
 		return DICOMM_SUCCESS;
 	TRY(check_handle("redistribute_free", plan));
