@@ -60,7 +60,7 @@ static void start_free(struct comm_start *a)
 static dicomm_result_t init_now(void *arg)
 {
 	struct comm_start *a = arg;
-	struct dicomm_comm *comm = a->comm;
+	struct dicomm_comm *comm = a->comm, *parent = a->parent;
 	dicomm_result_t status;
 
 	log_set_rank(comm->rank);
@@ -80,7 +80,7 @@ static dicomm_result_t init_now(void *arg)
 		comm_free(comm);
 	}
 	start_free(a);
-	return status;
+	return fault_of_parent(parent, status);
 }
 
 static void init_refuse(void *arg)
