@@ -537,12 +537,21 @@ dicomm_result_t control_open(const struct control_config *config,
 			     struct control **out)
 {
 	struct join_result joined;
+	char why[FRAME_TEXT];
 	dicomm_result_t status;
 	struct control *c;
 
 	TRY(check(config));
 	TRY(auth_init());
-	TRY(loop_start());
+	status = loop_start();
+	if (status != DICOMM_SUCCESS) {
+		snprintf(why, sizeof(why), "%s", log_last_error());
+		if (config->id)
+			control_cannot_open(config->id, config->rank,
+					    config->ranks);
+		log_set_last_error(why);
+		return status;
+	}
 	TRY(create(config, &c));
 	status = join_all(config, &joined);
 	if (status != DICOMM_SUCCESS) {
@@ -571,7 +580,8 @@ void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)
 {
 	if (ranks < 2 || ranks > CONTROL_RANKS_MAX || rank < 0 || rank >= ranks)
 		return;
-	if (auth_init() == DICOMM_SUCCESS && loop_start() == DICOMM_SUCCESS)
+	/* This needs no control thread: there may be none to be had. */
+	if (auth_init() == DICOMM_SUCCESS)
 		join_tell_failure(id, rank, ranks);
 }
 

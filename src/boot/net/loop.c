@@ -75,6 +75,11 @@ bool loop_is_current_thread(void)
 	return loop.running && pthread_equal(loop.thread, pthread_self());
 }
 
+bool loop_is_running(void)
+{
+	return loop.running;
+}
+
 /* Wakes the control thread, unless this is it. */
 static void wake(void)
 {
