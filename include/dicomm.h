@@ -126,6 +126,9 @@
  * communicator (count to explain), and all functions that take none, of
  * dicomm_comm_init_env() one at a time.
  *
+ * No call is a cancellation point: a thread that pthread_cancel() asks to end
+ * ends after its call. Asynchronous cancellation must be off in a call.
+ *
  * Fork. In a child of fork() the communicators and host streams of its parent
  * are refused with ERR_INVALID_USAGE, and no group is open; the parent does not
  * notice.
@@ -857,10 +860,12 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
  * Join a communicator as one of its ranks.
  *
  * Returns when all ranks have come, at the latest after
- * DICOMM_BOOTSTRAP_TIMEOUT seconds. Version, byte order and settings that must
- * be equal are compared, and a difference is named. Paths to peers are made
- * when they are first used: a pair of ranks that no transport connects gets
- * DICOMM_ERR_NO_PATH of the first operation in which one sends to the other.
+ * DICOMM_BOOTSTRAP_TIMEOUT seconds. A rank that has come and still builds the
+ * kernels of its device is waited for up to ten minutes longer. Version, byte
+ * order and settings that must be equal are compared, and a difference is
+ * named. Paths to peers are made when they are first used: a pair of ranks that
+ * no transport connects gets DICOMM_ERR_NO_PATH of the first operation in which
+ * one sends to the other.
  *
  * With config.blocking 0 it returns DICOMM_IN_PROGRESS and goes on in the
  * background. Until dicomm_comm_get_async_error() gives something else, the

@@ -988,6 +988,30 @@ def the_state_of_a_group(rank, n):
     assert group.name() == "dicomm"
 
 
+@case
+def beside_other_backends(rank, n):
+    """It serves the devices that it is named for, wherever it is named."""
+    from dicomm_torch._group import HAS_BACKEND
+
+    if not HAS_BACKEND:
+        return
+    for backends in ("cpu:dicomm,cuda:gloo", "cuda:gloo,cpu:dicomm",
+                     "cpu:gloo,cuda:dicomm", "cuda:dicomm,cpu:gloo",
+                     "cpu:dicomm", "cpu:dicomm,cuda:dicomm"):
+        group = dist.new_group(backend=backends)
+        wanted = dict(pair.split(":") for pair in backends.split(","))
+        for device in "cpu", "cuda", "xpu":
+            try:
+                name = group._get_backend(torch.device(device)).name()
+            except RuntimeError:
+                name = None
+            assert name == wanted.get(device), (backends, device, name)
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, group=group)
+        assert tensor.tolist() == [n] * 3, (backends, tensor)
+        dist.destroy_process_group(group)
+
+
 def run(store, rank, n):
     """Run all cases; returns {name: None or how it failed}."""
     dist.init_process_group(

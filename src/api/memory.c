@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "src/accel/accel.h"
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
@@ -80,6 +81,7 @@ static dicomm_result_t allocate(const struct accel *accel, int index,
 
 dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
 {
+	CANCEL_HELD();
 	const char *device = config_string(CONFIG_DEVICE);
 	const struct accel *accel;
 	char why[256];
@@ -106,6 +108,7 @@ dicomm_result_t dicomm_mem_alloc(void **ptr, size_t size)
 dicomm_result_t dicomm_comm_mem_alloc(dicomm_comm_t comm, void **ptr,
 				      size_t size)
 {
+	CANCEL_HELD();
 	static const char f[] = "comm_mem_alloc";
 
 	TRY(comm_check(comm, f));
@@ -124,6 +127,7 @@ dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
 				   const void *src, size_t size,
 				   dicomm_stream_t stream)
 {
+	CANCEL_HELD();
 	static const char f[] = "comm_memcpy";
 
 	TRY(comm_check(comm, f));
@@ -146,6 +150,8 @@ dicomm_result_t dicomm_comm_memcpy(dicomm_comm_t comm, void *dst,
 dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
 					       dicomm_stream_t stream)
 {
+	CANCEL_HELD();
+
 	TRY(comm_check(comm, "comm_stream_synchronize"));
 	if (!comm->dev)
 		return stream ? dicomm_host_stream_synchronize(stream)
@@ -156,6 +162,7 @@ dicomm_result_t dicomm_comm_stream_synchronize(dicomm_comm_t comm,
 
 dicomm_result_t dicomm_mem_free(void *ptr)
 {
+	CANCEL_HELD();
 	struct accel_export where;
 	dicomm_result_t status;
 	size_t offset;
@@ -199,6 +206,7 @@ static struct registration *give_up(struct dicomm_comm *comm, uintptr_t handle)
 dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 				     size_t size, void **handle)
 {
+	CANCEL_HELD();
 	struct registration *r;
 	dicomm_result_t status;
 
@@ -237,6 +245,7 @@ dicomm_result_t dicomm_comm_register(dicomm_comm_t comm, void *buff,
 
 dicomm_result_t dicomm_comm_deregister(dicomm_comm_t comm, void *handle)
 {
+	CANCEL_HELD();
 	struct registration *r;
 
 	TRY(comm_check_handle(comm, "comm_deregister"));

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "src/base/cancel.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/host_access.h"
@@ -22,6 +23,7 @@ dicomm_result_t dicomm_redop_create_premulsum(
 	dicomm_redop_t *op, const void *scalar, dicomm_datatype_t type,
 	dicomm_scalar_residence_t residence, dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	static const char f[] = "redop_create_premulsum";
 
 	TRY(comm_check(comm, f));
@@ -69,6 +71,7 @@ dicomm_result_t dicomm_redop_create_premulsum(
 
 dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	struct created_op *c;
 
 	TRY(comm_check_handle(comm, "redop_destroy"));

@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/cancel.h"
 #include "src/base/descriptors.h"
 #include "src/base/log.h"
 
@@ -462,6 +463,7 @@ void log_write(enum log_level level, const char *file, int line,
 	int n;
 
 	pthread_once(&once, init);
+	cancel_hold();
 	errno = saved; /* for %m */
 	va_start(args, format);
 	n = vsnprintf(text, sizeof(text), format, args);
@@ -473,6 +475,7 @@ void log_write(enum log_level level, const char *file, int line,
 		log_set_last_error(text);
 	else
 		(holds ? keep : say)(level, file, line, text);
+	cancel_release();
 	errno = saved;
 }
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
@@ -372,6 +373,7 @@ dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
 					 dicomm_comm_t *newcomm,
 					 const dicomm_config_t *config)
 {
+	CANCEL_HELD();
 	static const char f[] = "comm_create_group";
 	struct group_args *a;
 	dicomm_result_t status;

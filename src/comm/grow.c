@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/cancel.h"
 #include "src/base/log.h"
 #include "src/boot/control/id.h"
 #include "src/comm/lifecycle.h"
@@ -239,6 +240,7 @@ dicomm_result_t dicomm_comm_grow(dicomm_comm_t comm, int nranks,
 				 dicomm_comm_t *newcomm,
 				 const dicomm_config_t *config)
 {
+	CANCEL_HELD();
 	static const char f[] = "comm_grow";
 	dicomm_config_t own = DICOMM_CONFIG_INITIALIZER;
 	dicomm_result_t status;
@@ -265,6 +267,8 @@ dicomm_result_t dicomm_comm_grow(dicomm_comm_t comm, int nranks,
 dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
 					  dicomm_unique_id_t *id)
 {
+	CANCEL_HELD();
+
 	TRY(comm_check_slow(comm, "comm_get_unique_id"));
 	if (!id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
@@ -59,7 +60,7 @@ static void start_free(struct comm_start *a)
 static dicomm_result_t init_now(void *arg)
 {
 	struct comm_start *a = arg;
-	struct dicomm_comm *comm = a->comm;
+	struct dicomm_comm *comm = a->comm, *parent = a->parent;
 	dicomm_result_t status;
 
 	log_set_rank(comm->rank);
@@ -79,7 +80,7 @@ static dicomm_result_t init_now(void *arg)
 		comm_free(comm);
 	}
 	start_free(a);
-	return status;
+	return fault_of_parent(parent, status);
 }
 
 static void init_refuse(void *arg)
@@ -189,6 +190,8 @@ static dicomm_result_t start(dicomm_comm_t *out, int nranks,
 
 dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
 {
+	CANCEL_HELD();
+
 	if (!id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "get_unique_id: id is NULL");
@@ -199,6 +202,8 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
 dicomm_result_t dicomm_unique_id_at(const char *address, int rank,
 				    dicomm_unique_id_t *id)
 {
+	CANCEL_HELD();
+
 	if (!address || !id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "unique_id_at: %s is NULL",
@@ -214,6 +219,8 @@ dicomm_result_t dicomm_comm_init_rank_config(dicomm_comm_t *comm, int nranks,
 					     dicomm_unique_id_t id, int rank,
 					     const dicomm_config_t *config)
 {
+	CANCEL_HELD();
+
 	if (!comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: comm is NULL");
@@ -230,6 +237,7 @@ dicomm_result_t dicomm_comm_init_rank(dicomm_comm_t *comm, int nranks,
 dicomm_result_t dicomm_comm_init_env_config(dicomm_comm_t *comm,
 					    const dicomm_config_t *config)
 {
+	CANCEL_HELD();
 	struct launcher_info info;
 
 	if (!comm)
@@ -295,6 +303,7 @@ static dicomm_result_t join_all(struct comm_start **starts, int n,
 dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
 				     const char *const *devices)
 {
+	CANCEL_HELD();
 	struct comm_start **starts;
 	dicomm_result_t status;
 	char why[256] = "no name";
@@ -523,6 +532,7 @@ static void join_helper(struct dicomm_comm *comm)
 
 dicomm_result_t dicomm_comm_finalize(dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	int err;
 
 	TRY(comm_check_slow(comm, "comm_finalize"));
@@ -575,6 +585,7 @@ static void destroy_refuse(void *arg)
 
 dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	int ready = COMM_READY;
 
 	if (!comm)
@@ -602,6 +613,7 @@ dicomm_result_t dicomm_comm_destroy(dicomm_comm_t comm)
 
 dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	bool starting;
 
 	if (!comm || comm->magic != COMM_MAGIC)

@@ -661,6 +661,21 @@ static dicomm_result_t open_recovery(struct dicomm_comm *comm)
 	return status;
 }
 
+/* Some runtimes compile kernels for minutes when they are first used. */
+static dicomm_result_t open_device(struct dicomm_comm *comm)
+{
+	dicomm_result_t status;
+	char text[64];
+
+	if (!comm->accel->work)
+		return DICOMM_SUCCESS;
+	snprintf(text, sizeof(text), "the kernels of %.40s", comm->device);
+	control_busy(comm->control, text);
+	status = device_open(comm);
+	control_busy(comm->control, NULL);
+	return status;
+}
+
 dicomm_result_t comm_setup(struct dicomm_comm *comm,
 			   const dicomm_unique_id_t *id, int come_ms)
 {
@@ -671,7 +686,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	TRY(join(comm, id, come_ms));
 	met = clock_ns();
 	TRY(open_transports(comm, LOCAL, &reasons));
-	TRY(device_open(comm));
+	TRY(open_device(comm));
 	host_access_look();
 	TRY(open_recovery(comm));
 	TRY(exchange_members(comm));

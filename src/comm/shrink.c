@@ -26,6 +26,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
@@ -357,6 +358,7 @@ dicomm_result_t dicomm_comm_shrink(dicomm_comm_t comm, const int *exclude,
 				   int nexclude, dicomm_comm_t *newcomm,
 				   const dicomm_config_t *config)
 {
+	CANCEL_HELD();
 	static const char f[] = "comm_shrink";
 	struct shrink_args *a;
 	dicomm_result_t status;

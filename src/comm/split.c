@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/cancel.h"
 #include "src/base/log.h"
 #include "src/comm/lifecycle.h"
 #include "src/boot/control/id.h"
@@ -146,6 +147,7 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 				  dicomm_comm_t *newcomm,
 				  const dicomm_config_t *config)
 {
+	CANCEL_HELD();
 	struct split_args *a;
 	dicomm_result_t status;
 

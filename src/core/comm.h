@@ -199,6 +199,7 @@ struct dicomm_comm {
 	/* A transport whose messages pass through the kernel; NULL if there is
 	 * none. */
 	struct comm_transport *slow_transport;
+	bool holds_cancel; /* the thread inside is not to be cancelled */
 	struct control *control;
 	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
@@ -392,6 +393,10 @@ enum comm_entry {
 	COMM_BUSY
 };
 
+/* Until comm_leave(), holds cancellation off for the thread that is inside, if
+ * that is this one. */
+void comm_hold(struct dicomm_comm *comm);
+void comm_unhold(struct dicomm_comm *comm);
 /* In share.c */
 enum comm_entry comm_enter_slow(struct dicomm_comm *comm);
 /* In fault.c. If a death is pending, lets the first call begin, and others for
@@ -421,8 +426,11 @@ static inline enum comm_entry comm_enter(struct dicomm_comm *comm)
 	if (__builtin_expect(atomic_load_explicit(&comm->fault.status,
 						  memory_order_acquire) ==
 				     DICOMM_SUCCESS,
-			     1))
+			     1)) {
+		if (__builtin_expect(comm->slow_transport != NULL, 0))
+			comm_hold(comm);
 		return COMM_ENTERED;
+	}
 	return comm_enter_slow(comm);
 }
 
@@ -445,6 +453,8 @@ static inline bool comm_is_used(const struct dicomm_comm *comm)
 
 static inline void comm_leave(struct dicomm_comm *comm)
 {
+	if (__builtin_expect(comm->holds_cancel, 0))
+		comm_unhold(comm);
 	if (__builtin_expect(
 		    atomic_load_explicit(&comm->holder, memory_order_relaxed) !=
 			    __builtin_thread_pointer(),

@@ -333,10 +333,21 @@ dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status)
 dicomm_result_t fault_of_parent(struct dicomm_comm *comm,
 				dicomm_result_t status)
 {
-	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS ||
-	    !fault_is(comm))
+	char why[sizeof(comm->fault.text)];
+
+	if (!comm || status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)
 		return status;
-	return fault_report(comm);
+	snprintf(why, sizeof(why), "%s", log_last_error());
+	/* Others that have heard of a death give up the new one. That may
+	 * come first. */
+	if (comm->control)
+		await_news(comm, status, -1);
+	if (may_follow_death(status))
+		fault_settle(comm);
+	if (fault_is(comm))
+		return fault_report(comm);
+	log_set_last_error(why);
+	return status;
 }
 
 void fault_text(struct dicomm_comm *comm, char *text, size_t len)

@@ -68,9 +68,9 @@ void fault_stop_transports(struct dicomm_comm *comm);
 /* Returns the status of a broken communicator, and makes the text of its fault
  * the last error. */
 dicomm_result_t fault_report(struct dicomm_comm *comm);
-/* Returns the status of making a communicator from this one: if that failed and
- * this one is broken, its fault, which says more than what the new one
- * reports. */
+/* Returns the status of making a communicator from this one (NULL: from none):
+ * if that failed and this one is broken, its fault, which says more than what
+ * the new one reports. Waits up to half a second for the news of a death. */
 dicomm_result_t fault_of_parent(struct dicomm_comm *comm,
 				dicomm_result_t status);
 void fault_text(struct dicomm_comm *comm, char *text, size_t len);

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/yield.h"
 
@@ -94,7 +95,7 @@ static enum comm_entry take_or_queue(struct dicomm_comm *comm)
 	return fault_is(comm) ? COMM_BROKEN : COMM_BUSY;
 }
 
-enum comm_entry comm_enter_slow(struct dicomm_comm *comm)
+static enum comm_entry enter_slow(struct dicomm_comm *comm)
 {
 	if (is_owner(comm)) {
 		atomic_store(&comm->inside, 1);
@@ -105,6 +106,32 @@ enum comm_entry comm_enter_slow(struct dicomm_comm *comm)
 		return COMM_BROKEN;
 	share_claim(comm);
 	return take_or_queue(comm);
+}
+
+enum comm_entry comm_enter_slow(struct dicomm_comm *comm)
+{
+	enum comm_entry entry;
+
+	cancel_hold();
+	entry = enter_slow(comm);
+	if (entry == COMM_ENTERED && comm->slow_transport)
+		comm_hold(comm);
+	cancel_release();
+	return entry;
+}
+
+void comm_hold(struct dicomm_comm *comm)
+{
+	if (comm->holds_cancel || !comm_is_inside(comm))
+		return;
+	comm->holds_cancel = true;
+	cancel_hold();
+}
+
+void comm_unhold(struct dicomm_comm *comm)
+{
+	comm->holds_cancel = false;
+	cancel_release();
 }
 
 bool share_enter(struct dicomm_comm *comm)

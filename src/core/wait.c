@@ -573,6 +573,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 			return trouble(w, f);
 		return DICOMM_SUCCESS;
 	}
+	comm_hold(f->comm);
 	if (is_troubled(f->comm))
 		TRY(trouble(w, f));
 	rest(f->comm, alone);
@@ -605,6 +606,8 @@ dicomm_result_t wait_look(struct waiter *w, const struct wait_for *f)
 void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
 	comm_poll(comm);
-	if (++w->polls > wait_spin(comm))
+	if (++w->polls > wait_spin(comm)) {
+		comm_hold(comm);
 		rest(comm, false);
+	}
 }

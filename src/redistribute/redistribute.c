@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/cancel.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/device/device.h"
@@ -257,6 +258,7 @@ dicomm_result_t dicomm_redistribute_plan(
 	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
 	const dicomm_redistribute_config_t *config, dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	static const dicomm_redistribute_config_t none =
 		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
 	struct description d = {.tensors = n > INT32_MAX ? NULL : tensors,
@@ -455,6 +457,7 @@ dicomm_result_t dicomm_redistribute_plan_own(
 	dicomm_redistribute_t *plan, const dicomm_tensor_t *tensors, size_t n,
 	const dicomm_redistribute_config_t *config, dicomm_comm_t comm)
 {
+	CANCEL_HELD();
 	static const dicomm_redistribute_config_t none =
 		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
 	struct gathering g = {.comm = comm,
@@ -503,6 +506,7 @@ dicomm_result_t dicomm_redistribute_run(dicomm_redistribute_t plan,
 					void *const *target,
 					dicomm_stream_t stream)
 {
+	CANCEL_HELD();
 	static const char f[] = "redistribute_run";
 
 	TRY(check_handle(f, plan));
@@ -586,6 +590,8 @@ dicomm_result_t dicomm_redistribute_explain(dicomm_redistribute_t plan,
 
 dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan)
 {
+	CANCEL_HELD();
+
 	if (!plan)
 		return DICOMM_SUCCESS;
 	TRY(check_handle("redistribute_free", plan));

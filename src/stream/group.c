@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/cancel.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/device/neighbour.h"
@@ -157,6 +158,7 @@ static dicomm_result_t take_fences(struct item *items, size_t n,
  * of a host rank. */
 static dicomm_result_t submit(struct item *items, size_t n)
 {
+	CANCEL_HELD();
 	struct stream_fence *fences;
 	dicomm_result_t status;
 	bool wait = false;
@@ -393,6 +395,7 @@ dicomm_result_t dicomm_group_start(void)
 
 dicomm_result_t dicomm_group_end(void)
 {
+	CANCEL_HELD();
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 
 	if (!group.depth)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
@@ -96,6 +97,7 @@ dicomm_result_t stream_refuse(dicomm_stream_t stream, const char *function)
 
 dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
 {
+	CANCEL_HELD();
 	struct host_stream *st;
 
 	if (!stream)
@@ -149,6 +151,8 @@ static dicomm_result_t wait_for_all(struct host_stream *st)
 
 dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream)
 {
+	CANCEL_HELD();
+
 	if (!stream_valid(stream))
 		return stream_refuse(stream, "host_stream_synchronize");
 	return wait_for_all(stream);
@@ -156,6 +160,7 @@ dicomm_result_t dicomm_host_stream_synchronize(dicomm_stream_t stream)
 
 dicomm_result_t dicomm_host_stream_destroy(dicomm_stream_t stream)
 {
+	CANCEL_HELD();
 	struct host_stream *st = stream;
 	dicomm_result_t status;
 
@@ -181,6 +186,7 @@ static dicomm_result_t result_of(const struct dicomm_request *r)
 dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
 					   dicomm_request_t *request)
 {
+	CANCEL_HELD();
 	const char *f = "host_stream_request";
 	struct dicomm_request *r;
 
@@ -205,6 +211,8 @@ dicomm_result_t dicomm_host_stream_request(dicomm_stream_t stream,
 
 dicomm_result_t dicomm_request_query(dicomm_request_t request)
 {
+	CANCEL_HELD();
+
 	TRY(request_check(request, "request_query"));
 	if (!request_is_done(request))
 		driver_poll();
@@ -214,6 +222,8 @@ dicomm_result_t dicomm_request_query(dicomm_request_t request)
 
 dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms)
 {
+	CANCEL_HELD();
+
 	TRY(request_check(request, "request_wait"));
 	if (timeout_ms < 0)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
@@ -231,6 +241,8 @@ dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms)
 dicomm_result_t dicomm_request_call(dicomm_request_t request,
 				    dicomm_request_fn_t fn, void *ctx)
 {
+	CANCEL_HELD();
+
 	TRY(request_check(request, "request_call"));
 	if (!fn)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
@@ -243,6 +255,8 @@ dicomm_result_t dicomm_request_call(dicomm_request_t request,
 
 dicomm_result_t dicomm_request_free(dicomm_request_t request)
 {
+	CANCEL_HELD();
+
 	if (!request)
 		return DICOMM_SUCCESS;
 	TRY(request_check(request, "request_free"));

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "src/base/cancel.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
@@ -199,6 +200,7 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
 					    size_t size, dicomm_window_t *win,
 					    int flags)
 {
+	CANCEL_HELD();
 	static const char f[] = "window_register";
 	struct registering *r;
 
@@ -298,6 +300,7 @@ static dicomm_result_t deregister_now(void *arg)
 dicomm_result_t dicomm_comm_window_deregister(dicomm_comm_t comm,
 					      dicomm_window_t win)
 {
+	CANCEL_HELD();
 	static const char f[] = "window_deregister";
 
 	TRY(comm_check_handle(comm, f));

@@ -903,6 +903,43 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 		       : __real_pthread_create(thread, attr, run, arg);
 }
 
+static void lacks_a_thread(struct job_rank *me)
+{
+	dicomm_unique_id_t id = job_id();
+	double begin = job_seconds();
+
+	atomic_store(&is_threadless, me->rank == 1);
+	if (me->rank == 1) {
+		check_failed(me, init(me, me->ranks, &id, me->rank),
+			     DICOMM_ERR_SYSTEM, "control thread: start: ");
+	} else {
+		check_failed(me, init(me, me->ranks, &id, me->rank),
+			     DICOMM_ERR_REMOTE, "rank 1");
+		JOB_CHECK(strstr(dicomm_get_last_error(NULL),
+				 "control thread: start: "),
+			  "%s", dicomm_get_last_error(NULL));
+	}
+	check_time("a rank has no thread", begin, 0);
+	job_barrier();
+	/* The next time it gets one. */
+	atomic_store(&is_threadless, false);
+	id = job_id();
+	JOB_TRY(init(me, me->ranks, &id, me->rank));
+	job_check_sums(me->comm, me->ranks, me->rank);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(who_gets_no_thread_tells_the_others)
+{
+	job_run(&(struct job){.run = lacks_a_thread,
+			      .ranks = 3,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 static const struct hindrance {
 	int lanes;
 	bool background, threadless;
@@ -1025,6 +1062,7 @@ int main(void)
 	TCase *tcase = tcase_create("fault_init");
 
 	tcase_set_timeout(tcase, job_is_long() ? 600 : 100);
+	tcase_add_test(tcase, who_gets_no_thread_tells_the_others);
 	tcase_add_loop_test(tcase, who_does_not_come_is_named, 0, 5);
 	tcase_add_test(tcase, all_who_do_not_come_are_named);
 	tcase_add_test(tcase, what_said_how_many_come_is_named);

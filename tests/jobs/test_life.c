@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From init to destroy: options, waiting and not waiting, communicators made
- * from others, fork, and nothing left behind. */
+ * from others, and nothing left behind. */
 #include <check.h>
 #include <dirent.h>
 #include <limits.h>
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/leaks.h"
@@ -800,126 +799,6 @@ START_TEST(shrink_leaves_ranks_out)
 }
 END_TEST
 
-/* ---- fork ---- */
-
-static void forked_child(struct job_rank *me, dicomm_stream_t stream)
-{
-	dicomm_stats_t stats = {.size = sizeof(stats)};
-	dicomm_comm_t c = me->comm, own[2];
-	const char *device;
-	int32_t a = 1, b = 0;
-	char text[100];
-	int n;
-
-	JOB_REFUSED(
-		dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, c, NULL),
-		USAGE, "parent");
-	JOB_REFUSED(dicomm_send(&a, 1, DICOMM_INT32, 0, c, NULL), USAGE,
-		    "parent");
-	JOB_REFUSED(dicomm_barrier(c, NULL), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_count(c, &n), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_user_rank(c, &n), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_device(c, &device), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_stats(c, &stats), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_get_async_error(c, (dicomm_result_t *)&n),
-		    USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_explain(c, "barrier", 1, DICOMM_INT8, text,
-					sizeof(text)),
-		    USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_split(c, 0, 0, own, NULL), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_shrink(c, NULL, 0, own, NULL), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_finalize(c), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_abort(c), USAGE, "parent");
-	JOB_REFUSED(dicomm_comm_destroy(c), USAGE, "parent");
-	JOB_REFUSED(dicomm_host_stream_synchronize(stream), USAGE, "parent");
-	JOB_REFUSED(dicomm_host_stream_destroy(stream), USAGE, "parent");
-	/* It may have communicators of its own. */
-	JOB_TRY(dicomm_comm_init_all(own, 2, NULL));
-	JOB_TRY(dicomm_group_start());
-	for (int i = 0; i < 2; i++)
-		JOB_TRY(dicomm_allreduce(i ? &b : &a, i ? &b : &a, 1,
-					 DICOMM_INT32, DICOMM_MAX, own[i],
-					 NULL));
-	JOB_TRY(dicomm_group_end());
-	JOB_CHECK(a == 1 && b == 1, "%d, %d", a, b);
-	JOB_REFUSED(dicomm_barrier(own[0], stream), USAGE, "parent");
-	for (int i = 0; i < 2; i++)
-		JOB_TRY(dicomm_comm_destroy(own[i]));
-	_exit(0);
-}
-
-static void forks(struct job_rank *me)
-{
-	dicomm_stream_t stream;
-	int32_t a = 1, b = 0;
-	pid_t pid;
-	int end;
-
-	JOB_TRY(dicomm_host_stream_create(&stream));
-	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
-				 stream));
-	JOB_TRY(dicomm_host_stream_synchronize(stream));
-	works(me->comm, me->rank, me->ranks);
-	for (int i = 0; i < 3; i++) {
-		/* With a stream that is idle, and one that has work to do. */
-		if (i == 1)
-			JOB_TRY(dicomm_recv(&b, 1, DICOMM_INT32, !me->rank,
-					    me->comm, stream));
-		pid = fork();
-		JOB_CHECK(pid >= 0, "fork: %m");
-		if (pid == 0)
-			forked_child(me, stream);
-		/* Meanwhile, the parent does not notice. */
-		works(me->comm, me->rank, me->ranks);
-		JOB_CHECK(waitpid(pid, &end, 0) == pid && end == 0,
-			  "the child ended with status %#x", (unsigned)end);
-		works(me->comm, me->rank, me->ranks);
-	}
-	JOB_TRY(dicomm_send(&a, 1, DICOMM_INT32, !me->rank, me->comm, NULL));
-	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
-				 stream));
-	JOB_TRY(dicomm_host_stream_destroy(stream));
-}
-
-/* What the parent has called in a group that is open it alone runs. */
-static void forks_in_group(struct job_rank *me)
-{
-	int32_t mine = me->rank, theirs = -1;
-	dicomm_stream_t stream;
-	pid_t pid;
-	int end;
-
-	JOB_TRY(dicomm_host_stream_create(&stream));
-	JOB_TRY(dicomm_group_start());
-	JOB_TRY(dicomm_send(&mine, 1, DICOMM_INT32, !me->rank, me->comm, NULL));
-	JOB_TRY(dicomm_recv(&theirs, 1, DICOMM_INT32, !me->rank, me->comm,
-			    NULL));
-	pid = fork();
-	JOB_CHECK(pid >= 0, "fork: %m");
-	if (pid == 0) {
-		JOB_REFUSED(dicomm_group_end(), USAGE, "no group");
-		forked_child(me, stream);
-	}
-	JOB_CHECK(waitpid(pid, &end, 0) == pid && end == 0,
-		  "the child ended with status %#x", (unsigned)end);
-	JOB_TRY(dicomm_group_end());
-	JOB_CHECK(theirs == !me->rank, "%d from rank %d", theirs, !me->rank);
-	works(me->comm, me->rank, me->ranks);
-	JOB_TRY(dicomm_host_stream_destroy(stream));
-}
-
-START_TEST(a_group_stays_with_the_parent_of_a_fork)
-{
-	job_run(&(struct job){.run = forks_in_group, .ranks = 2});
-}
-END_TEST
-
-START_TEST(a_forked_child_cannot_use_its_parents_handles)
-{
-	job_run(&(struct job){.run = forks, .ranks = 2});
-}
-END_TEST
-
 /* ---- messages ---- */
 
 struct heard {
@@ -1209,12 +1088,6 @@ int main(void)
 	tcase_add_loop_test(tcase, split_makes_communicators_by_color_and_key,
 			    2, 6);
 	tcase_add_test(tcase, shrink_leaves_ranks_out);
-	/* That does not follow a child whose parent has threads. */
-	if (!job_has_thread_sanitizer()) {
-		tcase_add_test(tcase,
-			       a_forked_child_cannot_use_its_parents_handles);
-		tcase_add_test(tcase, a_group_stays_with_the_parent_of_a_fork);
-	}
 	tcase_add_test(tcase,
 		       a_callers_function_hears_what_breaks_his_communicator);
 	tcase_add_test(tcase, a_hundred_communicators_leave_nothing_behind);

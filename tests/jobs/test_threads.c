@@ -403,6 +403,112 @@ START_TEST(a_time_out_ends_the_calls_of_all_threads)
 }
 END_TEST
 
+/* ---- cancellation ---- */
+
+enum cancelled { IN_RECV, IN_BARRIER, IN_GROUP, IN_STREAM, IN_SPLIT, KINDS };
+
+struct victim {
+	struct job_rank *me;
+	enum cancelled kind;
+	_Atomic bool begun, ended;
+	int32_t got;
+	dicomm_result_t status;
+	dicomm_comm_t split;
+};
+
+static dicomm_result_t receive_on(struct victim *v, dicomm_stream_t stream)
+{
+	return dicomm_recv(&v->got, 1, DICOMM_INT32, 1, v->me->comm, stream);
+}
+
+static dicomm_result_t wait_for_rank_1(struct victim *v)
+{
+	dicomm_stream_t stream;
+
+	switch (v->kind) {
+	case IN_RECV:
+		return receive_on(v, NULL);
+	case IN_BARRIER:
+		return dicomm_barrier(v->me->comm, NULL);
+	case IN_GROUP:
+		JOB_TRY(dicomm_group_start());
+		JOB_TRY(receive_on(v, NULL));
+		return dicomm_group_end();
+	case IN_STREAM:
+		JOB_TRY(dicomm_host_stream_create(&stream));
+		JOB_TRY(receive_on(v, stream));
+		JOB_TRY(dicomm_host_stream_synchronize(stream));
+		return dicomm_host_stream_destroy(stream);
+	default:
+		return dicomm_comm_split(v->me->comm, 0, 0, &v->split, NULL);
+	}
+}
+
+static void *is_cancelled(void *arg)
+{
+	struct victim *v = arg;
+
+	atomic_store(&v->begun, true);
+	v->status = wait_for_rank_1(v);
+	atomic_store(&v->ended, true);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void cancel_in_call(struct job_rank *me, enum cancelled kind)
+{
+	struct victim v = {.me = me, .kind = kind};
+	pthread_t thread;
+	void *result;
+
+	JOB_CHECK(!pthread_create(&thread, NULL, is_cancelled, &v),
+		  "no thread");
+	while (!atomic_load(&v.begun))
+		job_sleep_ms(1);
+	job_sleep_ms(50);
+	pthread_cancel(thread);
+	job_sleep_ms(30);
+	JOB_CHECK(!atomic_load(&v.ended), "kind %d did not wait", kind);
+	job_barrier();
+	pthread_join(thread, &result);
+	JOB_CHECK(result == PTHREAD_CANCELED && atomic_load(&v.ended),
+		  "kind %d: the call did not end", kind);
+	JOB_TRY(v.status);
+	if (kind == IN_RECV || kind == IN_GROUP || kind == IN_STREAM)
+		JOB_CHECK(v.got == 7, "kind %d: %d", kind, v.got);
+	if (v.split)
+		JOB_TRY(dicomm_comm_destroy(v.split));
+}
+
+static void cancels(struct job_rank *me)
+{
+	struct victim v = {.me = me};
+	int32_t seven = 7;
+
+	for (int kind = 0; kind < KINDS; kind++) {
+		if (me->rank == 0) {
+			cancel_in_call(me, (enum cancelled)kind);
+			continue;
+		}
+		job_barrier();
+		v.kind = (enum cancelled)kind;
+		if (kind == IN_BARRIER || kind == IN_SPLIT)
+			JOB_TRY(wait_for_rank_1(&v));
+		else
+			JOB_TRY(dicomm_send(&seven, 1, DICOMM_INT32, 0,
+					    me->comm, NULL));
+		if (v.split)
+			JOB_TRY(dicomm_comm_destroy(v.split));
+	}
+	job_check_sums(me->comm, me->ranks, me->rank);
+}
+
+START_TEST(a_thread_is_cancelled_after_its_call)
+{
+	run(cancels, _i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("threads");
@@ -420,6 +526,7 @@ int main(void)
 	tcase_add_loop_test(t, calls_may_come_from_one_thread_after_the_other,
 			    0, 4);
 	tcase_add_loop_test(t, an_abort_ends_the_calls_of_all_threads, 0, 4);
+	tcase_add_loop_test(t, a_thread_is_cancelled_after_its_call, 0, ROUTES);
 	tcase_add_loop_test(t, every_thread_learns_who_died, 0, 4);
 	tcase_add_loop_test(t, a_time_out_ends_the_calls_of_all_threads, 0,
 			    ROUTES);

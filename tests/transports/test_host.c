@@ -20,6 +20,10 @@
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
 static const struct accel *host;
 
 static void no_log(int level, const char *message, void *ctx)
@@ -252,6 +256,42 @@ START_TEST(freed_allocations_are_listed)
 	ck_assert_uint_eq(id, 0);
 	host->freed(n, &id); /* has not happened */
 	ck_assert_uint_eq(id, 0);
+}
+END_TEST
+
+/* A kernel that is slow at making huge pages. */
+static struct {
+	int ms, calls;
+	size_t longest;
+} collapses;
+
+int __real_madvise(void *addr, size_t len, int advice);
+int __wrap_madvise(void *addr, size_t len, int advice);
+int __wrap_madvise(void *addr, size_t len, int advice)
+{
+	if (advice != MADV_COLLAPSE || !collapses.ms)
+		return __real_madvise(addr, len, advice);
+	collapses.calls++;
+	if (len > collapses.longest)
+		collapses.longest = len;
+	usleep((unsigned)collapses.ms * 1000);
+	return 0;
+}
+
+START_TEST(huge_pages_are_not_waited_for_long)
+{
+	const size_t bytes = 64 << 20;
+	uint8_t *p;
+
+	collapses.ms = 30;
+	p = allocate(bytes);
+	ck_assert_int_ge(collapses.calls, 1);
+	ck_assert_int_le(collapses.calls, 3);
+	ck_assert_uint_le(collapses.longest, 8 << 20);
+	for (size_t i = 0; i < bytes; i += 4096)
+		ck_assert_uint_eq(p[i], 0);
+	memset(p, 1, bytes);
+	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
 }
 END_TEST
 
@@ -558,6 +598,7 @@ int main(void)
 	tcase_add_test(tcase, find_knows_what_lies_in_one_allocation);
 	tcase_add_test(tcase, only_what_alloc_gave_can_be_freed);
 	tcase_add_test(tcase, freed_allocations_are_listed);
+	tcase_add_test(tcase, huge_pages_are_not_waited_for_long);
 	tcase_add_test(tcase, nothing_leaks);
 	tcase_add_test(tcase, a_neighbour_maps_it_and_only_reads);
 	tcase_add_test(tcase, the_limit_on_files_is_one_on_memory);

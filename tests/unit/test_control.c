@@ -228,6 +228,39 @@ START_TEST(a_gather_that_times_out_names_who_is_missing)
 }
 END_TEST
 
+/* Rank 2 is at work for longer than the others wait, and comes, or not. */
+static void gather_with_a_busy_one(struct meet_rank *r)
+{
+	bool comes = r->meet->flag[0];
+	int mine = r->rank, all[3] = {-1, -1, -1};
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (r->rank == 2) {
+		control_busy(r->control, "the kernels of a test");
+		meet_sleep_ms(comes ? 1900 : 700);
+		control_busy(r->control, NULL);
+	}
+	if (r->rank != 2 || comes)
+		status = control_allgather(r->control, &mine, all, sizeof(mine),
+					   r->rank == 2 ? 20000 : 900);
+	meet_barrier(r, 3);
+	ck_assert_int_eq(status, comes || r->rank == 2 ? DICOMM_SUCCESS
+						       : DICOMM_ERR_TIMEOUT);
+	for (int i = 0; i < 3 && comes; i++)
+		ck_assert_int_eq(all[i], i);
+}
+
+START_TEST(who_is_at_work_is_waited_for)
+{
+	struct meet *m = meet_create(MEET_THREADS, 3);
+
+	m->flag[0] = _i;
+	m->run = gather_with_a_busy_one;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
 static void cancel_gather(struct meet_rank *r)
 {
 	int mine = 0, all[2];
@@ -840,6 +873,7 @@ int main(void)
 	tcase_add_test(gathers, unlike_lengths_are_an_error_of_all_ranks);
 	tcase_add_test(gathers, a_gather_beyond_bounds_is_refused);
 	tcase_add_test(gathers, a_gather_that_times_out_names_who_is_missing);
+	tcase_add_loop_test(gathers, who_is_at_work_is_waited_for, 0, 2);
 	tcase_add_test(gathers, a_gather_can_be_cancelled);
 	tcase_add_test(gathers, who_waits_for_a_gather_can_do_something);
 	tcase_add_loop_test(queries, every_rank_can_ask_every_rank, 0, 2);

@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
+#include "src/base/epoll_set.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "transports/tcp/seal.h"
@@ -50,9 +50,8 @@ static bool is_loopback(const struct sockaddr_storage *a)
 
 static dicomm_result_t hear(struct tp_device *dev)
 {
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = dev};
-
-	if (epoll_ctl(dev->epoll, EPOLL_CTL_ADD, dev->listener, &e) == 0)
+	if (epoll_set_add(dev->epoll, dev->listener, EPOLLIN,
+			  (epoll_data_t){.ptr = dev}) == 0)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_SYSTEM, "tcp: epoll_ctl: %m");
 }
@@ -61,7 +60,7 @@ dicomm_result_t tcp_socket_open(struct tp_device *dev)
 {
 	socklen_t len = sizeof(dev->listens);
 
-	dev->epoll = descriptors_high(epoll_create1(EPOLL_CLOEXEC));
+	dev->epoll = epoll_set_open();
 	if (dev->epoll < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "tcp: epoll_create1: %m");
 	TRY(dev->config.listen(&dev->listener, dev->listen));
@@ -77,7 +76,7 @@ dicomm_result_t tcp_socket_open(struct tp_device *dev)
 void tcp_socket_deafen(struct tp_device *dev)
 {
 	if (dev->listener >= 0)
-		close(dev->listener);
+		epoll_set_close(dev->epoll, dev->listener);
 	dev->listener = -1;
 }
 
@@ -93,10 +92,10 @@ struct tcp_conn *tcp_socket_add(struct tp_device *dev, int fd,
 				enum tcp_stage stage, uint32_t events)
 {
 	struct tcp_conn *c = calloc(1, sizeof(*c));
-	struct epoll_event e = {.events = events, .data.ptr = c};
 	int unsent = UNSENT_BYTES;
 
-	if (!c || epoll_ctl(dev->epoll, EPOLL_CTL_ADD, fd, &e) < 0) {
+	if (!c || epoll_set_add(dev->epoll, fd, events,
+				(epoll_data_t){.ptr = c}) < 0) {
 		close(fd);
 		free(c);
 		return NULL;
@@ -136,7 +135,7 @@ void tcp_socket_drop(struct tcp_conn *c)
 	}
 	c->link = NULL;
 	c->stage = TCP_CLOSED;
-	close(c->fd);
+	epoll_set_close(dev->epoll, c->fd);
 	c->next = dev->closed;
 	dev->closed = c;
 }
@@ -156,12 +155,11 @@ void tcp_socket_bury(struct tp_device *dev)
 
 void tcp_socket_watch(struct tcp_conn *c, uint32_t events)
 {
-	struct epoll_event e = {.events = events, .data.ptr = c};
-
 	if (events == c->events)
 		return;
 	c->events = events;
-	epoll_ctl(c->dev->epoll, EPOLL_CTL_MOD, c->fd, &e);
+	epoll_set_change(c->dev->epoll, c->fd, events,
+			 (epoll_data_t){.ptr = c});
 }
 
 /* "10.0.0.1:4000", "[fe80::1%eth0]:4000" */
@@ -228,7 +226,7 @@ int tcp_socket_accept(struct tp_device *dev)
 		log_warn("tcp: rank %d: accept: %m: nobody can connect to it "
 			 "meanwhile",
 			 dev->config.rank);
-		epoll_ctl(dev->epoll, EPOLL_CTL_DEL, dev->listener, NULL);
+		epoll_set_remove(dev->epoll, dev->listener);
 		dev->deaf = true;
 		dev->unfinished++;
 		dev->tick_ms = clock_ms() + DEAF_MS;

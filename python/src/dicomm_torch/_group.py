@@ -6,8 +6,12 @@ own, or a whole ProcessGroup. Of a Backend, what Python is given as the work of
 an operation is a holder that knows wait() and get_future() only (2.14, 2.15):
 is_completed() is never true. So we give a ProcessGroup; it has the Backend
 inside, for those who ask the group for that of a device. In a group of several
-backends ("cpu:gloo,cuda:dicomm") it has to be the Backend.
+backends ("cpu:gloo,cuda:dicomm") it has to be the Backend, which serves only the
+devices that it is named for.
 """
+
+import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -33,6 +37,18 @@ def _has_backend():
 
 
 HAS_BACKEND = _has_backend()
+
+
+def _asked_for():
+    """Which backend serves which kind of device of the group that torch is
+    making now: {"cpu": "dicomm", "cuda": "nccl"}. A creator is not told, and is
+    called for the first device before the group knows of the others: so it is
+    read from the function of torch that calls. Empty if that is not found."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    config = frame and frame.f_locals.get("backend_config")
+    return dict(config.get_device_backend_map()) if config else {}
 
 
 class DicommBackend(Operations, Windows, C10dBackend):
@@ -105,7 +121,7 @@ class _WithoutBackend:
 
     @property
     def _device_types(self):
-        return [torch.device(kind) for kind in DEVICES]
+        return [torch.device(kind) for kind in self._devices]
 
     def _get_backend(self, device):
         return self
@@ -134,20 +150,22 @@ class DicommGroup(
         Reconfigurable, C10dGroup):
     """A ProcessGroup over a communicator."""
 
-    def __init__(self, communicator, store, timeout, options=None):
+    def __init__(self, communicator, store, timeout, options=None,
+                 devices=DEVICES):
         # Before 2.14 only the one without a store takes a class of Python.
         C10dGroup.__init__(self, *([store] if HAS_BACKEND else []),
                            communicator.rank, communicator.size)
         self._group_store = store
         self._begin(communicator, store)
         self._options = options
+        self._devices = devices
         if HAS_BACKEND:
             self._set_backend(C10dGroup.BackendType.CUSTOM, timeout)
 
     def _set_backend(self, kind, timeout):
         backend = DicommBackend(
             self._communicator, self._store, timeout, self._options)
-        for device in DEVICES:
+        for device in self._devices:
             self._register_backend(torch.device(device), kind, backend)
         self._set_default_backend(kind)
         self._kind = kind
@@ -187,7 +205,7 @@ class DicommGroup(
         communicator = Communicator(
             store, new_ranks.index(rank), len(new_ranks), timeout, name,
             self._communicator.device)
-        group = DicommGroup(communicator, store, timeout, opts)
+        group = DicommGroup(communicator, store, timeout, opts, self._devices)
         group._set_group_name(name)
         group._set_group_desc(group_desc or "undefined")
         return group
@@ -195,17 +213,24 @@ class DicommGroup(
     splitGroup = split_group  # the name by which C++ asks
 
 
+def _device_of(bound, devices):
+    """The name of the device of a communicator; None: the default."""
+    if bound is None or bound.type not in devices:
+        return None
+    kind = bound.type
+    if kind == "cuda" and torch.version.hip:
+        kind = "hip"
+    kind = {"xpu": "ze", "cpu": "host"}.get(kind, kind)
+    return kind if kind == "host" else f"{kind}:{bound.index or 0}"
+
+
 def create(options, backend_options=None):
     """The creator that torch calls for the backend "dicomm"."""
-    device = None
+    asked = _asked_for()
+    devices = tuple(kind for kind, name in asked.items()
+                    if str(name) == "dicomm") or DEVICES
     outer = getattr(options, "process_group", None)
-    bound = getattr(outer, "bound_device_id", None)
-    if bound is not None:
-        kind = bound.type
-        if kind == "cuda" and torch.version.hip:
-            kind = "hip"
-        kind = {"xpu": "ze", "cpu": "host"}.get(kind, kind)
-        device = kind if kind == "host" else f"{kind}:{bound.index or 0}"
+    device = _device_of(getattr(outer, "bound_device_id", None), devices)
     timeout = options.timeout
     name = options.group_id or "default"
     if getattr(options, "enable_reconfigure", False):
@@ -214,7 +239,14 @@ def create(options, backend_options=None):
         communicator = Communicator(
             options.store, options.group_rank, options.group_size, timeout,
             name, device)
-    # A group that has a backend already is one of several.
-    shared = outer is not None and list(getattr(outer, "_device_types", ()))
-    kind = DicommBackend if shared and HAS_BACKEND else DicommGroup
-    return kind(communicator, options.store, timeout, backend_options)
+    if len(set(asked.values())) < 2:
+        return DicommGroup(communicator, options.store, timeout,
+                           backend_options, devices)
+    if HAS_BACKEND:
+        return DicommBackend(communicator, options.store, timeout,
+                             backend_options)
+    warnings.warn(
+        f"dicomm serves all devices of the group {name}, not only "
+        f"{', '.join(devices)}: torch before 2.14 takes no backend written in "
+        "Python beside others", stacklevel=2)
+    return DicommGroup(communicator, options.store, timeout, backend_options)

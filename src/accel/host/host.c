@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "src/accel/host/memory_table.h"
+#include "src/base/clock.h"
 #include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/memfd.h"
@@ -35,6 +36,12 @@
 #define ADDRESS_BITS 48
 #define ROOT_ENTRIES (1ul << (ADDRESS_BITS - LEAF_SHIFT - REGION_SHIFT))
 #define FREED_IDS 256
+
+/* How much is made huge pages at a time, and how long all of it may take:
+ * regions take a third of that where the machine has nothing else to do. */
+#define PIECE_BYTES (4 * REGION_BYTES)
+#define COLLAPSE_NS UINT64_C(50000000)
+#define COLLAPSE_REGION_NS UINT64_C(1000000)
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1; older kernels refuse it */
@@ -239,15 +246,23 @@ static void *map_aligned(int fd, uint64_t bytes, int protection)
  * (shmem_enabled is "never"). Without them, a copy of large buffers runs at two
  * thirds of its speed, and each import faults page by page. The kernel refuses
  * a range without a single page, so touch one. A failure is ignored.
+ *
+ * On a busy machine a piece may take many times as long as else, and nothing
+ * ends the call of the kernel, while a communicator that is aborted waits for
+ * it. So what is not done after a while keeps its small pages.
  */
 static void collapse(uint8_t *base, uint64_t bytes)
 {
-	uint64_t whole = bytes & ~(REGION_BYTES - 1);
+	uint64_t whole = bytes & ~(REGION_BYTES - 1), len;
+	uint64_t end_ns = clock_ns() + COLLAPSE_NS +
+			  whole / REGION_BYTES * COLLAPSE_REGION_NS;
 
-	for (uint64_t at = 0; at < whole; at += REGION_BYTES)
-		*(volatile uint8_t *)(base + at) = 0;
-	if (whole)
-		(void)madvise(base, whole, MADV_COLLAPSE);
+	for (uint64_t at = 0; at < whole && clock_ns() < end_ns; at += len) {
+		len = whole - at < PIECE_BYTES ? whole - at : PIECE_BYTES;
+		for (uint64_t i = at; i < at + len; i += REGION_BYTES)
+			*(volatile uint8_t *)(base + i) = 0;
+		(void)madvise(base + at, len, MADV_COLLAPSE);
+	}
 }
 
 static struct allocation *record_get(void)

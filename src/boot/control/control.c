@@ -20,6 +20,10 @@
 #define MS_NS UINT64_C(1000000)
 /* a waiting thread notices a cancellation within this time */
 #define SLICE_NS (20 * MS_NS)
+/* How often a rank that is at work says so, and how much longer each time the
+ * others wait for it. */
+#define BEAT_NS (500 * MS_NS)
+#define LONGER_MS 2000
 
 /* A control_query() that waits for its answer. Lives on the stack of the
  * caller. */
@@ -42,6 +46,15 @@ struct gathering {
 	size_t want, got;
 	char text[FRAME_TEXT]; /* why it failed */
 	char missing[FRAME_TEXT];
+	bool busy; /* all that are missing are at work; see control_busy() */
+};
+
+/* Tells rank 0 that this rank is at work. The control thread frees it. */
+struct beat {
+	struct loop_source source;
+	struct control *control;
+	char text[64];
+	bool said;
 };
 
 /* The lock of the loop guards all members, except where noted. */
@@ -72,6 +85,7 @@ struct control {
 	char text[FRAME_TEXT];
 
 	struct gathering gathering;
+	struct beat *beat; /* NULL: not at work */
 	struct question *questions;
 	uint64_t last_tag;
 	struct mail mail;
@@ -317,12 +331,16 @@ static bool take_missing(struct control *c, struct frame_reader *in)
 	struct gathering *g = &c->gathering;
 	uint64_t number = frame_get_u64(in);
 	char text[FRAME_TEXT];
+	bool busy;
 
 	frame_get_text(in, text, sizeof(text));
+	busy = frame_get_u32(in);
 	if (!frame_done(in))
 		return false;
-	if (g->active && number == g->number)
+	if (g->active && number == g->number) {
 		memcpy(g->missing, text, sizeof(text));
+		g->busy = busy;
+	}
 	return true;
 }
 
@@ -519,12 +537,21 @@ dicomm_result_t control_open(const struct control_config *config,
 			     struct control **out)
 {
 	struct join_result joined;
+	char why[FRAME_TEXT];
 	dicomm_result_t status;
 	struct control *c;
 
 	TRY(check(config));
 	TRY(auth_init());
-	TRY(loop_start());
+	status = loop_start();
+	if (status != DICOMM_SUCCESS) {
+		snprintf(why, sizeof(why), "%s", log_last_error());
+		if (config->id)
+			control_cannot_open(config->id, config->rank,
+					    config->ranks);
+		log_set_last_error(why);
+		return status;
+	}
 	TRY(create(config, &c));
 	status = join_all(config, &joined);
 	if (status != DICOMM_SUCCESS) {
@@ -553,7 +580,8 @@ void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)
 {
 	if (ranks < 2 || ranks > CONTROL_RANKS_MAX || rank < 0 || rank >= ranks)
 		return;
-	if (auth_init() == DICOMM_SUCCESS && loop_start() == DICOMM_SUCCESS)
+	/* This needs no control thread: there may be none to be had. */
+	if (auth_init() == DICOMM_SUCCESS)
 		join_tell_failure(id, rank, ranks);
 }
 
@@ -631,9 +659,10 @@ static void call_waiting(const struct control *c)
 	loop_lock();
 }
 
-static dicomm_result_t wait_gathered(struct control *c, int timeout_ms)
+static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 {
-	uint64_t until_ns = deadline(timeout_ms);
+	uint64_t until_ns = deadline(*timeout_ms);
+	uint64_t last_ns = until_ns + CONTROL_BUSY_MS * MS_NS;
 	uint64_t ask_ns = client_next_ask(until_ns), now;
 	struct gathering *g = &c->gathering;
 
@@ -641,6 +670,14 @@ static dicomm_result_t wait_gathered(struct control *c, int timeout_ms)
 		now = clock_ns();
 		if (is_cancelled(c))
 			return DICOMM_ERR_ABORTED;
+		if (now >= until_ns && g->busy && now < last_ns) {
+			log_info("rank %d: still waiting for %s", c->rank,
+				 g->missing);
+			g->busy = false;
+			until_ns = deadline(LONGER_MS);
+			*timeout_ms += LONGER_MS;
+			ask_ns = client_next_ask(until_ns);
+		}
 		if (now >= until_ns)
 			return DICOMM_ERR_TIMEOUT;
 		if (now >= ask_ns) {
@@ -689,8 +726,9 @@ static dicomm_result_t gather(struct control *c, const void *mine, void *all,
 	g->want = len * (size_t)c->ranks;
 	g->got = 0;
 	g->missing[0] = '\0';
+	g->busy = false;
 	send_part(c, mine, len);
-	status = wait_gathered(c, timeout_ms);
+	status = wait_gathered(c, &timeout_ms);
 	if (!g->done)
 		give_up(c, status, timeout_ms);
 	g->active = false;
@@ -721,6 +759,69 @@ dicomm_result_t control_allgather(struct control *c, const void *mine,
 	if (status != DICOMM_SUCCESS)
 		return FAIL(status, "rank %d: all-gather: %s", c->rank, text);
 	return status;
+}
+
+/* ---- at work ---- */
+
+static void say_busy(struct control *c, const char *text)
+{
+	struct frame_writer out;
+
+	if (!c->client)
+		return;
+	frame_begin(&out, FRAME_BUSY);
+	frame_put_text(&out, text);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+	conn_flush(&c->client->conn);
+}
+
+static void beat(struct loop_source *s)
+{
+	struct beat *b = (struct beat *)s;
+
+	say_busy(b->control, b->text);
+	b->said = true;
+	loop_deadline(s, clock_ns() + BEAT_NS);
+}
+
+static void free_beat(struct loop_source *s)
+{
+	free(s);
+}
+
+static void stop_beat(struct control *c)
+{
+	if (!c->beat)
+		return;
+	if (c->beat->said)
+		say_busy(c, "");
+	loop_drop(&c->beat->source);
+	c->beat = NULL;
+}
+
+void control_busy(struct control *c, const char *text)
+{
+	struct beat *b = text && c->ranks > 1 ? calloc(1, sizeof(*b)) : NULL;
+
+	if (!is_ours(c)) {
+		free(b);
+		return;
+	}
+	loop_lock();
+	stop_beat(c);
+	/* Without memory for it the others wait as long as for anything. */
+	if (b) {
+		b->source.fd = -1;
+		b->source.expired = beat;
+		b->source.released = free_beat;
+		b->control = c;
+		snprintf(b->text, sizeof(b->text), "%.60s", text);
+		loop_add(&b->source);
+		loop_deadline(&b->source, clock_ns() + BEAT_NS);
+		c->beat = b;
+	}
+	loop_unlock();
 }
 
 static void ask(struct control *c, struct question *q, int rank, uint32_t class,
@@ -964,6 +1065,7 @@ void control_close(struct control *c)
 	hub = c->hub;
 	loop_lock();
 	c->closing = true;
+	stop_beat(c);
 	if (c->client)
 		say_bye(c);
 	loop_unlock();

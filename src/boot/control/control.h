@@ -32,12 +32,19 @@ void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks);
 
 /* Gathers len bytes of each rank, in rank order. All ranks must call it in the
  * same order and with the same len; otherwise all get DICOMM_ERR_INVALID_USAGE.
- * Waits at most timeout_ms (0: no bound). Returns DICOMM_ERR_REMOTE at once if
- * a rank dies or has left. After a time-out, a death or a reported failure all
- * later calls fail too, because ranks no longer know which all-gather the
- * others are in. */
+ * Waits at most timeout_ms (0: no bound), but for control_busy(). Returns
+ * DICOMM_ERR_REMOTE at once if a rank dies or has left. After a time-out, a
+ * death or a reported failure all later calls fail too, because ranks no longer
+ * know which all-gather the others are in. */
 dicomm_result_t control_allgather(struct control *c, const void *mine,
 				  void *all, size_t len, int timeout_ms);
+
+/* This rank is at work on something that may take longer than the others wait
+ * in the next control_allgather(), for example on the kernels of a device:
+ * while its control thread says so, they wait longer, at most CONTROL_BUSY_MS.
+ * A text of up to 60 bytes; NULL: it is done. */
+#define CONTROL_BUSY_MS 600000
+void control_busy(struct control *c, const char *text);
 
 /* Asks a rank which operation it called (see control_events.query) and waits at
  * most timeout_ms. Sets *known to false if the rank has not called it yet.

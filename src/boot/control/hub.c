@@ -16,6 +16,9 @@
 /* If more bytes than this are queued for a rank, queries and answers to it are
  * dropped. */
 #define QUEUED_MAX (1 << 20)
+/* A rank that has said that it is at work is so for that long: it says so every
+ * half second, on a machine that may be busy. */
+#define BUSY_NS 10000000000ull
 
 struct hub {
 	/* only a deadline that ends the hub; no descriptor */
@@ -334,6 +337,21 @@ static bool ask_missing(struct hub *hub, struct peer_conn *peer,
 	return true;
 }
 
+/* It says so again and again, since a rank that is stopped is not at work. */
+static bool busy(struct hub *hub, struct peer_conn *peer,
+		 struct frame_reader *in)
+{
+	struct member *m = &hub->members.list[peer->rank];
+	char text[FRAME_TEXT];
+
+	frame_get_text(in, text, sizeof(text));
+	if (!frame_done(in))
+		return false;
+	snprintf(m->doing, sizeof(m->doing), "%.60s", text);
+	m->busy_ns = *text ? clock_ns() + BUSY_NS : 0;
+	return true;
+}
+
 /* Returns false if the frame is invalid or unexpected in this state. */
 static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
 		 struct frame_reader *in)
@@ -347,7 +365,10 @@ static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
 	case FRAME_BYE:
 		leave(hub, peer);
 		return true;
+	case FRAME_BUSY:
+		return hub->started && busy(hub, peer, in);
 	case FRAME_GATHER:
+		hub->members.list[peer->rank].busy_ns = 0;
 		return hub->started &&
 		       gather_take(&hub->gather, peer->rank, in);
 	case FRAME_QUERY:

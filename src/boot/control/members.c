@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/control/members.h"
 
@@ -114,12 +115,19 @@ void members_fail(struct members *m, dicomm_result_t status, int culprit,
 	members_broadcast(m, &out, NULL);
 }
 
-void members_missing(const struct members *m, char *text, size_t len)
+bool members_missing(const struct members *m, char *text, size_t len)
 {
+	uint64_t now = clock_ns();
 	size_t n = 0;
-	int last, count = 0;
+	int last, count = 0, busy = 0, first = -1;
 
 	text[0] = '\0';
+	for (int i = m->ranks; i-- > 0;) {
+		if (!m->list[i].awaited || m->list[i].busy_ns < now)
+			continue;
+		busy++;
+		first = i;
+	}
 	for (int i = 0; i < m->ranks; i = last + 1) {
 		last = i;
 		if (!m->list[i].awaited)
@@ -142,18 +150,24 @@ void members_missing(const struct members *m, char *text, size_t len)
 		if (count == 1)
 			memmove(text, text + 1, n + 6);
 	}
+	n = strlen(text);
+	if (busy)
+		snprintf(text + n, len - n, " (rank %d is at work on %s)",
+			 first, m->list[first].doing);
+	return busy && busy == count;
 }
 
 void members_send_missing(const struct members *m, struct peer_conn *peer,
 			  uint64_t gather)
 {
 	struct frame_writer out;
-	char text[512];
+	char text[640];
+	bool busy = members_missing(m, text, sizeof(text));
 
-	members_missing(m, text, sizeof(text));
 	frame_begin(&out, FRAME_MISSING);
 	frame_put_u64(&out, gather);
 	frame_put_text(&out, text);
+	frame_put_u32(&out, busy);
 	frame_end(&out);
 	conn_send(&peer->conn, &out);
 }

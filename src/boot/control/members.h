@@ -14,6 +14,9 @@
 struct member {
 	struct peer_conn *peer; /* NULL: not connected yet, or gone */
 	bool came, awaited;
+	/* Until then it is at work on what `doing` says. */
+	uint64_t busy_ns;
+	char doing[64];
 	char where[RANK_INFO_WHERE];
 };
 
@@ -43,8 +46,9 @@ void members_fail(struct members *m, dicomm_result_t status, int culprit,
 		  const char *text);
 void members_broadcast(struct members *m, const struct frame_writer *out,
 		       const struct peer_conn *except);
-/* Writes the missing ranks: "rank 3", "ranks 1, 4-7"; "" if none is missing. */
-void members_missing(const struct members *m, char *text, size_t len);
+/* Writes the missing ranks: "rank 3", "ranks 1, 4-7"; "" if none is missing. If
+ * all of them are busy, returns true, and adds what the first one does. */
+bool members_missing(const struct members *m, char *text, size_t len);
 /* Answers a FRAME_ASK_MISSING. */
 void members_send_missing(const struct members *m, struct peer_conn *peer,
 			  uint64_t gather);

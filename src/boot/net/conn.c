@@ -116,6 +116,12 @@ void conn_linger(struct conn *c)
 {
 	if (c->source.dead || c->lingers)
 		return;
+	/* Without the thread nobody would end it. */
+	if (!loop_is_running()) {
+		conn_flush(c);
+		conn_drop(c);
+		return;
+	}
 	c->lingers = true;
 	c->source.expired = linger_expired;
 	loop_deadline(&c->source, clock_ns() + LINGER_NS);

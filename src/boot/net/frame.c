@@ -34,6 +34,7 @@ static const char *const type_names[FRAME_TYPES] = {
 	[FRAME_QUERY] = "query",
 	[FRAME_ANSWER] = "answer",
 	[FRAME_LETTER] = "letter",
+	[FRAME_BUSY] = "busy",
 };
 
 static uint32_t get(const uint8_t *p, int bytes)

@@ -37,7 +37,7 @@ enum frame_type {
 	FRAME_MEMBERS,     /* u32 first, u32 n, n texts with host and pid */
 	FRAME_START,       /* all ranks have joined */
 	FRAME_ASK_MISSING, /* u64 gather; asks which ranks are missing */
-	FRAME_MISSING,     /* u64 gather, text */
+	FRAME_MISSING,     /* u64 gather, text, u32 1: all of them are busy */
 	FRAME_GAVE_UP,     /* u32 status, text */
 
 	/* A communicator in use. */
@@ -52,6 +52,7 @@ enum frame_type {
 	FRAME_ANSWER, /* u64 tag, u32 to, u32 status, u32 known, u32 signature,
 			text */
 	FRAME_LETTER, /* u32 from, u32 to, u64 key, bytes */
+	FRAME_BUSY, /* text: what the sender does before it gathers, "": done */
 	FRAME_TYPES
 };
 

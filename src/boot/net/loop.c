@@ -3,12 +3,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
+#include "src/base/epoll_set.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/boot/net/loop.h"
@@ -75,6 +75,11 @@ bool loop_is_current_thread(void)
 	return loop.running && pthread_equal(loop.thread, pthread_self());
 }
 
+bool loop_is_running(void)
+{
+	return loop.running;
+}
+
 /* Wakes the control thread, unless this is it. */
 static void wake(void)
 {
@@ -111,10 +116,10 @@ void loop_add(struct loop_source *s)
 
 dicomm_result_t loop_watch(struct loop_source *s, uint32_t events)
 {
-	struct epoll_event ev = {.events = events, .data.ptr = s};
+	int (*watch)(int, int, uint32_t, epoll_data_t) =
+		s->watched ? epoll_set_change : epoll_set_add;
 
-	if (epoll_ctl(loop.epoll, s->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
-		      s->fd, &ev) < 0)
+	if (watch(loop.epoll, s->fd, events, (epoll_data_t){.ptr = s}) < 0)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "control thread: watch descriptor %d: %m", s->fd);
 	s->watched = true;
@@ -137,10 +142,8 @@ void loop_drop(struct loop_source *s)
 	if (s->dead)
 		return;
 	loop_deadline(s, 0);
-	if (s->watched)
-		epoll_ctl(loop.epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	if (s->fd >= 0)
-		close(s->fd);
+		epoll_set_close(loop.epoll, s->fd);
 	s->fd = -1;
 	s->watched = false;
 	s->dead = true;
@@ -279,12 +282,11 @@ static void fork_child(void)
 
 static dicomm_result_t start(void)
 {
-	struct epoll_event ev = {.events = EPOLLIN};
 	dicomm_result_t status;
 	int error;
 
 	loop.last_call = &loop.calls;
-	loop.epoll = descriptors_high(epoll_create1(EPOLL_CLOEXEC));
+	loop.epoll = epoll_set_open();
 	if (loop.epoll < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "control thread: epoll: %m");
 	loop.wake = descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -292,7 +294,8 @@ static dicomm_result_t start(void)
 		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: eventfd: %m");
 		goto close_epoll;
 	}
-	if (epoll_ctl(loop.epoll, EPOLL_CTL_ADD, loop.wake, &ev) < 0) {
+	if (epoll_set_add(loop.epoll, loop.wake, EPOLLIN,
+			  (epoll_data_t){.ptr = NULL}) < 0) {
 		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: watch: %m");
 		goto close_wake;
 	}

@@ -44,6 +44,7 @@ struct loop_call {
 
 /* Starts the thread unless it runs already. Takes the lock itself. */
 dicomm_result_t loop_start(void);
+bool loop_is_running(void);
 void loop_lock(void);
 void loop_unlock(void);
 /* Waits on a condition variable that loop_cond_init() has made. The caller

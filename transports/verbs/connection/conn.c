@@ -7,11 +7,11 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "src/base/descriptors.h"
+#include "src/base/epoll_set.h"
 #include "src/base/log.h"
 #include "transports/verbs/channel/address.h"
 #include "transports/verbs/channel/channel.h"
@@ -38,15 +38,15 @@ struct verbs_conn *verbs_conn_add(int fd, enum verbs_conn_stage stage,
 				  uint32_t events)
 {
 	struct verbs_conn *c = calloc(1, sizeof(*c));
-	struct epoll_event e = {.events = events};
 
 	if (!c)
 		return NULL;
 	make_room(fd);
 	c->fd = fd;
 	c->stage = stage;
-	c->id = e.data.u64 = ++verbs_conns.last_id;
-	if (epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0) {
+	c->id = ++verbs_conns.last_id;
+	if (epoll_set_add(verbs_conns.epoll_fd, fd, events,
+			  (epoll_data_t){.u64 = c->id}) < 0) {
 		free(c);
 		return NULL;
 	}
@@ -57,9 +57,8 @@ struct verbs_conn *verbs_conn_add(int fd, enum verbs_conn_stage stage,
 
 void verbs_conn_watch(struct verbs_conn *c, uint32_t events)
 {
-	struct epoll_event e = {.events = events, .data.u64 = c->id};
-
-	epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_MOD, c->fd, &e);
+	epoll_set_change(verbs_conns.epoll_fd, c->fd, events,
+			 (epoll_data_t){.u64 = c->id});
 }
 
 bool verbs_channel_is_known(const struct verbs_channel *channel)
@@ -81,10 +80,7 @@ void verbs_conn_drop(struct verbs_conn *c)
 		channel->conn = NULL;
 	if (channel && !verbs_channel_is_known(channel))
 		verbs_channel_close(channel);
-	/* Remove it from the epoll set: the descriptor of a NIC's events is a
-	 * duplicate, so closing it is not enough. */
-	epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
-	close(c->fd);
+	epoll_set_close(verbs_conns.epoll_fd, c->fd);
 	sodium_memzero(c, sizeof(*c));
 	free(c);
 }

@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -29,6 +28,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
+#include "src/base/epoll_set.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/base/thread.h"
@@ -182,8 +182,7 @@ static void on_event(struct verbs_conn *c)
 		/* The descriptor of a removed device stays readable, so stop
 		 * watching it. */
 		if (!verbs_nic_events(c->nic))
-			epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_DEL, c->fd,
-				  NULL);
+			epoll_set_remove(verbs_conns.epoll_fd, c->fd);
 		break;
 	case CONN_AWAITING_REQUEST:
 		if (verbs_conn_read(c, &ended))
@@ -309,13 +308,13 @@ static void setup(void)
 
 static dicomm_result_t start(void)
 {
-	struct epoll_event e = {.events = EPOLLIN};
 	int error;
 
-	verbs_conns.epoll_fd = descriptors_high(epoll_create1(EPOLL_CLOEXEC));
+	verbs_conns.epoll_fd = epoll_set_open();
 	stop_fd = descriptors_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (verbs_conns.epoll_fd < 0 || stop_fd < 0 ||
-	    epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_ADD, stop_fd, &e) < 0) {
+	    epoll_set_add(verbs_conns.epoll_fd, stop_fd, EPOLLIN,
+			  (epoll_data_t){.u64 = 0}) < 0) {
 		error = errno;
 		goto fail;
 	}
@@ -356,11 +355,11 @@ static dicomm_result_t listen_anywhere(int *fd, char text[VERBS_TEXT])
 
 static dicomm_result_t open_cm(struct verbs_rail *rail)
 {
-	struct epoll_event e = {.events = EPOLLIN, .data.u64 = CM_ID};
 	int fd;
 
 	TRY(verbs_rdma_cm_start(&fd));
-	if (epoll_ctl(verbs_conns.epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 &&
+	if (epoll_set_add(verbs_conns.epoll_fd, fd, EPOLLIN,
+			  (epoll_data_t){.u64 = CM_ID}) < 0 &&
 	    errno != EEXIST)
 		return FAIL(DICOMM_ERR_SYSTEM, "verbs: watch librdmacm: %m");
 	return verbs_rdma_cm_listen(rail);
