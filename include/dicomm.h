@@ -341,7 +341,7 @@ typedef struct {
 	char text[DICOMM_UNIQUE_ID_BYTES];
 } dicomm_unique_id_t;
 
-/** As the peer of dicomm_recv_tag(): whichever rank sends first. */
+/** As the peer of dicomm_recv_tag(): any rank; they take turns. */
 #define DICOMM_ANY_SOURCE (-1)
 
 /** Tells when an operation on a host stream has ended; from
@@ -1959,6 +1959,12 @@ dicomm_result_t dicomm_send_tag(const void *send, size_t count,
  * it has its message. A message of another count or type than this call's
  * breaks the communicator, with an error that names both ranks.
  *
+ * A receive from any source with a tag other than 0 takes a message that has
+ * arrived. If several ranks have sent one, they take turns: once a message is
+ * the next one of its rank and tag and has arrived here, at most one message of
+ * each other rank is taken before it. "Arrived" means that this rank can read
+ * it, or its announcement if it is long; when it was sent does not count.
+ *
  * Buffers: recv holds count elements; *status is written when the operation is
  * done.
  *
@@ -2695,6 +2701,10 @@ dicomm_result_t dicomm_get(void *local, size_t count, dicomm_datatype_t type,
  * Who queues a short operation begins it, and who waits for one runs it. What
  * nobody waits for is run by a thread of the library: a long operation at once,
  * a short one (64 KiB at most) within about 0.2 ms.
+ *
+ * How many operations are queued makes no difference to the others. Sends with
+ * a tag other than 0 that follow each other on a stream only read their
+ * buffers, so they go on together; they are done in order all the same.
  *
  * Threads: any. A stream serves any number of communicators.
  *

@@ -254,7 +254,7 @@ struct dicomm_comm {
 	_Atomic bool takes_signals;
 	/* Receives that wait, in call order. The first one is from any source
 	 * and has no source yet. */
-	struct operation *unbound;
+	struct operation *unbound, *last_unbound;
 	/* The rank at which the next search for a source begins. */
 	int next_source;
 	struct created_op ops[COMM_OPS];

@@ -46,10 +46,17 @@ enum tagged_state {
 };
 
 struct tagged_op {
-	struct operation *next; /* in the list of tagged.c that it is in */
+	struct operation *next; /* in the list that it is in */
 	enum tagged_state state;
-	uint32_t id;    /* of its offer */
-	uint64_t moved; /* bytes that have been moved */
+	/* It has had its first turn: only then its buffer is used, since what
+	 * was queued before it on its stream may use it too. */
+	bool begun;
+	/* Of the driver: it is in a queue of operations that look for messages,
+	 * of which the first one does. of_any: of all peers. */
+	bool looks, of_any;
+	struct arrival *kept; /* what a receive has got before it has begun */
+	uint32_t id;          /* of its offer */
+	uint64_t moved;       /* bytes that have been moved */
 	/* Bytes that a read under way will add to `moved`. */
 	uint64_t reading;
 	/* For a send: the last message that must be released. For a receive:
@@ -76,7 +83,16 @@ struct operation {
 	/* Neighbours in its queue. It runs when no other operation is before
 	 * it. */
 	struct operation *before, *after;
-	struct flow *flows; /* [step] */
+	/* The item of the driver (src/stream); NULL: the thread that called
+	 * runs it. */
+	void *owner;
+	/* Used by woken.c */
+	struct operation *woken_next;
+	_Atomic bool woken;
+	/* Used by the driver: neighbours in its list of turns. */
+	struct operation *turn_before, *turn_after;
+	struct turn_list *turn_list; /* NULL: in none */
+	struct flow *flows;          /* [step] */
 	uint32_t flows_room;
 	/* Handles of PLAN_SEND and PLAN_RECV: of the whole buffer, or of its
 	 * runs. */

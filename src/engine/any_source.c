@@ -6,28 +6,46 @@
 #include "src/core/connect.h"
 #include "src/core/message.h"
 #include "src/core/paths.h"
+#include "src/engine/woken.h"
 
 dicomm_result_t any_source_post(struct operation *op)
 {
-	struct operation **at = &op->comm->unbound;
+	struct dicomm_comm *comm = op->comm;
 
-	while (*at)
-		at = &(*at)->tagged.next;
-	*at = op;
+	if (comm->unbound)
+		comm->last_unbound->tagged.next = op;
+	else
+		comm->unbound = op;
+	comm->last_unbound = op;
 	op->tagged.next = NULL;
 	op->unbound = true;
 	op->number = 0;
 	return DICOMM_SUCCESS;
 }
 
+/* The first one leaves the list; the next one may look. */
+static void leave_first(struct dicomm_comm *comm)
+{
+	comm->unbound = comm->unbound->tagged.next;
+	if (comm->unbound)
+		woken_add(comm->unbound);
+}
+
 void any_source_drop(struct operation *op)
 {
-	struct operation **at = &op->comm->unbound;
+	struct dicomm_comm *comm = op->comm;
+	struct operation *at = comm->unbound, *before = NULL;
 
-	while (*at && *at != op)
-		at = &(*at)->tagged.next;
-	if (*at)
-		*at = op->tagged.next;
+	while (at && at != op) {
+		before = at;
+		at = at->tagged.next;
+	}
+	if (at && before)
+		before->tagged.next = op->tagged.next;
+	else if (at)
+		leave_first(comm);
+	if (at && comm->last_unbound == op)
+		comm->last_unbound = before;
 	op->unbound = false;
 }
 
@@ -67,6 +85,6 @@ dicomm_result_t any_source_look(struct operation *op)
 	if (op->call.root < 0)
 		return DICOMM_AGAIN;
 	comm->next_source = op->call.root + 1;
-	comm->unbound = op->tagged.next;
+	leave_first(comm);
 	return DICOMM_SUCCESS;
 }

@@ -11,6 +11,7 @@
 #include "src/engine/any_source.h"
 #include "src/engine/step.h"
 #include "src/engine/tagged.h"
+#include "src/engine/woken.h"
 #include "src/engine/prepare.h"
 #include "src/links/drift.h"
 #include "src/core/fault.h"
@@ -147,6 +148,8 @@ void engine_release(struct operation *op)
 /* The tail of the queue that op belongs to */
 static struct operation **queue_of(struct operation *op)
 {
+	if (op->is_tagged)
+		return tagged_looks(op);
 	switch (op->call.coll) {
 	case COLL_SEND:
 		return &op->comm->peers[op->call.root].last_send;
@@ -173,8 +176,11 @@ static void dequeue(struct operation *op)
 
 	if (op->before)
 		op->before->after = op->after;
-	if (op->after)
+	if (op->after) {
 		op->after->before = op->before;
+		if (!op->before)
+			woken_add(op->after);
+	}
 	if (*last == op)
 		*last = op->before;
 	op->before = op->after = NULL;
@@ -234,8 +240,9 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	op->call = *call;
 	op->prep = NULL;
 	op->before = op->after = op->next = NULL;
+	op->owner = NULL;
 	op->started = op->done = op->ending = false;
-	op->watch.since_ns = 0;
+	wait_moved(&op->watch);
 	op->is_tagged = call->tag;
 	op->unbound = false;
 	if (call->own)
@@ -458,10 +465,16 @@ static enum schedule_result turn_tagged(struct operation *op, bool *progressed)
 {
 	enum schedule_result r = tagged_turn(op, progressed);
 
-	if (r != SCHEDULE_DONE)
+	if (r != SCHEDULE_DONE) {
+		if (op->owner && !op->tagged.looks)
+			enqueue(op);
+		op->tagged.looks = op->owner;
 		return r;
+	}
 	comm_tell_all(op->comm, TELL_MS);
 	drop_buffers(op);
+	if (op->tagged.looks)
+		dequeue(op);
 	op->done = true;
 	return r;
 }
@@ -495,6 +508,18 @@ static enum schedule_result find_place(struct operation *op)
 	return SCHEDULE_DONE;
 }
 
+static void drop_tagged(struct operation *op)
+{
+	tagged_drop(op);
+	if (op->tagged.looks)
+		dequeue(op);
+}
+
+bool engine_is_parked(const struct operation *op)
+{
+	return op->before || (op->unbound && op->comm->unbound != op);
+}
+
 void engine_drop(struct operation *op)
 {
 	fault_stop_transports(op->comm);
@@ -505,7 +530,7 @@ void engine_drop(struct operation *op)
 	if (op->call.own)
 		op->call.own->drop(op->call.own);
 	else if (op->is_tagged)
-		tagged_drop(op);
+		drop_tagged(op);
 	else if (op->unbound)
 		any_source_drop(op);
 	else

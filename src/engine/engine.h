@@ -24,6 +24,9 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 /* Gives one operation a turn. Returns SCHEDULE_AGAIN if it has not ended. A
  * failure breaks the communicator. */
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
+/* Returns true if the operation cannot move before others have ended or moved.
+ * When they have, it is added to those of woken.h. */
+bool engine_is_parked(const struct operation *op);
 /* Gives up an operation of a broken communicator. */
 void engine_drop(struct operation *op);
 /* Runs operations until all have ended or their communicators have broken, and

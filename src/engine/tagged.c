@@ -12,7 +12,9 @@
 #include "src/core/memory.h"
 #include "src/core/message.h"
 #include "src/core/paths.h"
+#include "src/engine/matching.h"
 #include "src/engine/step.h"
+#include "src/engine/woken.h"
 
 /* Signature of messages that begin with a head; all others have the number of
  * an offer. */
@@ -33,19 +35,23 @@ struct head {
 	uint64_t taken; /* bytes lent by the receiver of this head */
 };
 
-/* A message for which no receive was posted yet */
+/* A message for which no receive was posted yet, or none that has begun */
 struct unexpected {
-	struct unexpected *next;
-	int source;
+	struct arrival arrival; /* first */
 	struct head head;
 	uint8_t body[];
 };
 
 struct partner {
-	/* Sends that are not done, in call order */
-	struct operation *sends;
-	/* Receives whose offer was found and whose bytes are to come */
-	struct operation *recvs;
+	/* Sends that have begun, by what is next: to announce them, to hear
+	 * that the receiver is ready, to send their bytes */
+	struct op_list ready, offered, pushed;
+	/* Receives that have begun and whose offer was found, by what is next:
+	 * to say so, to take their bytes, to read what a reference refers to */
+	struct op_list found, coming, read;
+	/* The last operation of the driver that looks for messages of this
+	 * peer */
+	struct operation *last_look;
 	uint32_t offers;         /* so far */
 	uint64_t lent, returned; /* to the peer */
 	uint64_t taken, told;    /* of what the peer lent */
@@ -57,27 +63,11 @@ struct partner {
 
 struct tagged {
 	uint64_t calls;
-	struct operation
-		*posted; /* receives without a message, in call order */
-	struct unexpected *first, **last; /* in order of arrival */
-	struct partner partners[];        /* [ranks] */
+	struct matching matching;
+	const struct operation *turning; /* whose turn it is */
+	struct operation *last_look;     /* as of a partner: at all peers */
+	struct partner partners[];       /* [ranks] */
 };
-
-static void append(struct operation **list, struct operation *op)
-{
-	while (*list)
-		list = &(*list)->tagged.next;
-	op->tagged.next = NULL;
-	*list = op;
-}
-
-static void unlink_from(struct operation **list, const struct operation *op)
-{
-	while (*list && *list != op)
-		list = &(*list)->tagged.next;
-	if (*list)
-		*list = op->tagged.next;
-}
 
 static size_t bytes_of(const struct operation *op)
 {
@@ -194,8 +184,9 @@ static void done(struct operation *op)
 	const struct call *call = &op->call;
 
 	op->tagged.state = TAGGED_DONE;
+	if (op != op->comm->tagged->turning)
+		woken_add(op);
 	if (call->coll == COLL_SEND) {
-		unlink_from(&partner_of(op->comm, call->root)->sends, op);
 		op->comm->stats.messages_sent++;
 		op->comm->stats.bytes_sent += bytes_of(op);
 		return;
@@ -206,6 +197,18 @@ static void done(struct operation *op)
 		*call->status = (dicomm_status_t){.source = call->root,
 						  .tag = call->tag,
 						  .count = call->count};
+}
+
+/* The send is known to the peer, so the next one of its tag may follow. */
+static void leave_line(struct operation *op)
+{
+	struct partner *to = partner_of(op->comm, op->call.root);
+	struct operation *next;
+
+	op_list_remove(&to->ready, op);
+	next = matching_told(&op->comm->tagged->matching, op);
+	if (next)
+		op_list_append(&to->ready, next);
 }
 
 /* Tell the peer that there is a message: all of it, or that it is here. */
@@ -220,6 +223,7 @@ static dicomm_result_t announce(struct operation *op)
 		TRY(put_head(op->comm, rank, head_of(op, EAGER), op->call.send,
 			     bytes));
 		to->lent += cost;
+		leave_line(op);
 		done(op);
 		return DICOMM_SUCCESS;
 	}
@@ -227,6 +231,8 @@ static dicomm_result_t announce(struct operation *op)
 	TRY(put_head(op->comm, rank, head_of(op, OFFER), NULL, 0));
 	to->offers++;
 	op->tagged.state = TAGGED_OFFERED;
+	leave_line(op);
+	op_list_append(&to->offered, op);
 	return DICOMM_SUCCESS;
 }
 
@@ -276,34 +282,45 @@ static dicomm_result_t push(struct operation *op)
 	    atomic_load_explicit(channel->out.released, memory_order_acquire) <
 		    t->seq)
 		return DICOMM_AGAIN;
+	op_list_remove(&partner_of(op->comm, op->call.root)->pushed, op);
 	done(op);
 	return DICOMM_SUCCESS;
 }
 
-/* Sends to a peer become known in call order, since messages of one tag must
- * not overtake each other. */
-static dicomm_result_t progress_sends(struct partner *to, bool *progressed)
+static dicomm_result_t push_all(struct partner *to, bool *progressed)
 {
-	struct operation *op = to->sends, *next;
-	bool blocked = false;
-
-	for (; op; op = next) {
-		dicomm_result_t status = DICOMM_AGAIN;
+	for (struct operation *op = to->pushed.first, *next; op; op = next) {
 		uint64_t moved = op->tagged.moved;
+		dicomm_result_t status;
 
 		next = op->tagged.next;
-		if (op->tagged.state == TAGGED_MOVING) {
-			status = push(op);
-		} else if (op->tagged.state == TAGGED_POSTED && !blocked) {
-			status = announce(op);
-			blocked = status == DICOMM_AGAIN;
-		}
+		status = push(op);
 		if (status == DICOMM_SUCCESS || op->tagged.moved != moved)
 			*progressed = true;
-		else if (status != DICOMM_AGAIN)
+		if (status == DICOMM_SUCCESS)
+			continue;
+		if (status != DICOMM_AGAIN)
 			return status;
+		/* It lacks a slot, and so do those behind it. */
+		if (op->tagged.moved < bytes_of(op))
+			break;
 	}
 	return DICOMM_SUCCESS;
+}
+
+/* Sends of one tag to a peer become known in call order, since their messages
+ * must not overtake each other. */
+static dicomm_result_t progress_sends(struct partner *to, bool *progressed)
+{
+	while (to->ready.first) {
+		dicomm_result_t status = announce(to->ready.first);
+
+		if (status == DICOMM_AGAIN)
+			break;
+		TRY(status);
+		*progressed = true;
+	}
+	return push_all(to, progressed);
 }
 
 /* ---- from a peer ---- */
@@ -326,18 +343,15 @@ static dicomm_result_t disagree(struct operation *op, int source,
 			   other);
 }
 
-/* The message is this receive's. */
-static dicomm_result_t match(struct operation *op, int source,
-			     const struct head *head, const void *body)
+/* The message is this receive's, which has begun. */
+static dicomm_result_t receive(struct operation *op, const struct head *head,
+			       const void *body)
 {
 	struct dicomm_comm *comm = op->comm;
+	int source = op->call.root;
 	struct partner *from = partner_of(comm, source);
 	size_t bytes = bytes_of(op);
 
-	op->call.root = source;
-	if (head->type != (uint32_t)op->call.type ||
-	    head->count != op->call.count)
-		return disagree(op, source, head);
 	if (head->what == EAGER) {
 		if (bytes)
 			memcpy(op->call.recv, body, bytes);
@@ -352,19 +366,13 @@ static dicomm_result_t match(struct operation *op, int source,
 				      &op->handles[PLAN_RECV]));
 	op->tagged.id = head->id;
 	op->tagged.state = TAGGED_FOUND;
-	append(&from->recvs, op);
+	op_list_append(&from->found, op);
 	return DICOMM_SUCCESS;
 }
 
-static bool fits(const struct operation *op, int source, int tag)
-{
-	return op->call.tag == tag &&
-	       (op->call.root < 0 || op->call.root == source);
-}
-
-static dicomm_result_t keep(struct tagged *t, int source,
-			    const struct head *head, const void *body,
-			    size_t len)
+static dicomm_result_t copy(int source, const struct head *head,
+			    const void *body, size_t len,
+			    struct unexpected **out)
 {
 	struct unexpected *u = malloc(sizeof(*u) + len);
 
@@ -373,14 +381,46 @@ static dicomm_result_t keep(struct tagged *t, int source,
 			    "tags: no memory for a message of %zu bytes from "
 			    "rank %d with tag %d",
 			    len, source, head->tag);
-	u->next = NULL;
-	u->source = source;
+	u->arrival.source = source;
+	u->arrival.tag = head->tag;
 	u->head = *head;
 	if (len)
 		memcpy(u->body, body, len);
-	*t->last = u;
-	t->last = &u->next;
+	*out = u;
 	return DICOMM_SUCCESS;
+}
+
+/* The message is this receive's, which may have to begin first. */
+static dicomm_result_t match(struct operation *op, int source,
+			     const struct head *head, const void *body,
+			     size_t len)
+{
+	struct unexpected *u;
+
+	op->call.root = source;
+	if (head->type != (uint32_t)op->call.type ||
+	    head->count != op->call.count)
+		return disagree(op, source, head);
+	if (op->tagged.begun)
+		return receive(op, head, body);
+	TRY(copy(source, head, body, len, &u));
+	op->tagged.kept = &u->arrival;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t keep(struct tagged *t, int source,
+			    const struct head *head, const void *body,
+			    size_t len)
+{
+	struct unexpected *u;
+
+	TRY(copy(source, head, body, len, &u));
+	if (matching_keep(&t->matching, &u->arrival))
+		return DICOMM_SUCCESS;
+	free(u);
+	return FAIL(DICOMM_ERR_NO_MEMORY,
+		    "tags: no memory for messages from rank %d with tag %d",
+		    source, head->tag);
 }
 
 /* Is that what a peer may announce? It sends no more bytes than it may lend. */
@@ -401,10 +441,11 @@ static bool is_message(struct partner *from, const struct head *head,
 /* A message or an offer has come. */
 static dicomm_result_t arrive(struct dicomm_comm *comm, int source,
 			      const struct head *head, const void *body,
-			      size_t len)
+			      size_t len, bool *to_any)
 {
 	struct tagged *t = comm->tagged;
-	struct operation *op = t->posted;
+	unsigned anys = t->matching.anys;
+	struct operation *op;
 
 	if (!is_message(partner_of(comm, source), head, len))
 		return FAIL(DICOMM_ERR_INTERNAL,
@@ -413,21 +454,19 @@ static dicomm_result_t arrive(struct dicomm_comm *comm, int source,
 			    source, len,
 			    head->what == OFFER ? "offer" : "message", head->id,
 			    (unsigned long long)head->count, head->type);
-	while (op && !fits(op, source, head->tag))
-		op = op->tagged.next;
-	if (!op)
-		return keep(t, source, head, body, len);
-	unlink_from(&t->posted, op);
-	return match(op, source, head, body);
+	op = matching_receive(&t->matching, source, head->tag);
+	*to_any = t->matching.anys != anys;
+	return op ? match(op, source, head, body, len)
+		  : keep(t, source, head, body, len);
 }
 
 static dicomm_result_t answered(struct dicomm_comm *comm, int source,
 				uint32_t id)
 {
-	struct operation *op = partner_of(comm, source)->sends;
+	struct partner *to = partner_of(comm, source);
+	struct operation *op = to->offered.first;
 
-	while (op &&
-	       (op->tagged.state != TAGGED_OFFERED || op->tagged.id != id))
+	while (op && op->tagged.id != id)
 		op = op->tagged.next;
 	if (!op)
 		return FAIL(DICOMM_ERR_INTERNAL,
@@ -435,11 +474,14 @@ static dicomm_result_t answered(struct dicomm_comm *comm, int source,
 			    "none",
 			    source, id);
 	op->tagged.state = TAGGED_MOVING;
+	op_list_remove(&to->offered, op);
+	op_list_append(&to->pushed, op);
 	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
-				 const uint8_t *body, uint64_t len)
+				 const uint8_t *body, uint64_t len,
+				 bool *to_any)
 {
 	struct partner *from = partner_of(comm, source);
 	struct head head;
@@ -465,7 +507,7 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 	case EAGER:
 	case OFFER:
 		return arrive(comm, source, &head, body + sizeof(head),
-			      len - sizeof(head));
+			      len - sizeof(head), to_any);
 	case READY:
 		return answered(comm, source, head.id);
 	default:
@@ -479,12 +521,11 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 {
 	struct peer *peer = &comm->peers[source];
 	struct partner *from = partner_of(comm, source);
-	struct operation *op = from->recvs;
+	struct operation *op = from->coming.first;
 	const uint8_t *body = message_payload(channel_of(peer), seq, line);
 	uint64_t left;
 
-	while (op && (op->tagged.state != TAGGED_MOVING ||
-		      op->tagged.id != line->signature))
+	while (op && op->tagged.id != line->signature)
 		op = op->tagged.next;
 	left = op ? bytes_of(op) - op->tagged.moved : 0;
 	if (!op || !line->len || line->len > left ||
@@ -498,6 +539,8 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 		memcpy(&op->tagged.ref, line->room, sizeof(op->tagged.ref));
 		op->tagged.seq = seq;
 		op->tagged.state = TAGGED_READING;
+		op_list_remove(&from->coming, op);
+		op_list_append(&from->read, op);
 		return DICOMM_SUCCESS;
 	}
 	memcpy((uint8_t *)op->call.recv + op->tagged.moved, body, line->len);
@@ -505,18 +548,21 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 	op->tagged.moved += line->len;
 	message_consumed(peer, TP_TAGGED, seq);
 	if (line->len == left) {
-		unlink_from(&from->recvs, op);
+		op_list_remove(&from->coming, op);
 		done(op);
 	}
 	return DICOMM_SUCCESS;
 }
 
-/* Take all that has come from a peer. */
+/* Take what has come from a peer: all that fits into its slots, but no more
+ * after a message that a receive from any source got. So each peer gets at most
+ * one of those each time that all peers are looked at. */
 static dicomm_result_t drain(struct dicomm_comm *comm, struct peer *peer,
 			     bool *progressed)
 {
 	struct channel *channel = channel_of(peer);
 	dicomm_result_t status;
+	bool to_any = false;
 
 	if (!channel->in.lines) {
 		status = comm_connect_in(comm, peer, TP_TAGGED);
@@ -524,7 +570,7 @@ static dicomm_result_t drain(struct dicomm_comm *comm, struct peer *peer,
 			return DICOMM_SUCCESS;
 		TRY(status);
 	}
-	for (int i = 0; i < TURN_BUDGET; i++) {
+	for (uint32_t i = 0; i < peer->limits.slots && !to_any; i++) {
 		uint64_t seq = channel->in_base + 1;
 		const struct tp_line *line;
 
@@ -540,7 +586,8 @@ static dicomm_result_t drain(struct dicomm_comm *comm, struct peer *peer,
 			continue;
 		}
 		TRY(take_head(comm, peer->rank,
-			      message_payload(channel, seq, line), line->len));
+			      message_payload(channel, seq, line), line->len,
+			      &to_any));
 		message_consumed(peer, TP_TAGGED, seq);
 	}
 	return DICOMM_SUCCESS;
@@ -599,8 +646,21 @@ static dicomm_result_t pull(struct operation *op, struct partner *from,
 		return DICOMM_SUCCESS;
 	}
 	message_consumed(peer, TP_TAGGED, t->seq);
-	unlink_from(&from->recvs, op);
+	op_list_remove(&from->read, op);
 	done(op);
+	return DICOMM_SUCCESS;
+}
+
+/* Tell the sender that its message is awaited. */
+static dicomm_result_t answer(struct operation *op, struct partner *from)
+{
+	TRY(put_head(op->comm, op->call.root, head_of(op, READY), NULL, 0));
+	op_list_remove(&from->found, op);
+	op->tagged.state = TAGGED_MOVING;
+	if (bytes_of(op))
+		op_list_append(&from->coming, op);
+	else
+		done(op);
 	return DICOMM_SUCCESS;
 }
 
@@ -608,25 +668,18 @@ static dicomm_result_t progress_recvs(struct dicomm_comm *comm, int rank,
 				      bool *progressed)
 {
 	struct partner *from = partner_of(comm, rank);
-	struct operation *op = from->recvs, *next;
 	dicomm_result_t status;
 
-	for (; op; op = next) {
+	for (struct operation *op = from->read.first, *next; op; op = next) {
 		next = op->tagged.next;
-		if (op->tagged.state == TAGGED_READING)
-			TRY(pull(op, from, progressed));
-		if (op->tagged.state != TAGGED_FOUND)
-			continue;
-		status = put_head(comm, rank, head_of(op, READY), NULL, 0);
+		TRY(pull(op, from, progressed));
+	}
+	while (from->found.first) {
+		status = answer(from->found.first, from);
 		if (status == DICOMM_AGAIN)
-			continue;
+			break;
 		TRY(status);
 		*progressed = true;
-		op->tagged.state = TAGGED_MOVING;
-		if (bytes_of(op))
-			continue;
-		unlink_from(&from->recvs, op);
-		done(op);
 	}
 	/* Before the first answer there is no channel to that rank. It offers
 	 * what it may not lend, so there will be one. */
@@ -661,7 +714,6 @@ static dicomm_result_t begin(struct dicomm_comm *comm)
 	if (!t)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "tags: no memory for %d ranks", comm->ranks);
-	t->last = &t->first;
 	comm->tagged = t;
 	return DICOMM_SUCCESS;
 }
@@ -677,60 +729,136 @@ static dicomm_result_t post_send(struct operation *op)
 	    bytes_of(op) > comm->peers[rank].limits.eager_bytes)
 		TRY(comm_mem_register(comm, op->call.send, bytes_of(op), false,
 				      &op->handles[PLAN_SEND]));
-	append(&partner_of(comm, rank)->sends, op);
+	if (!matching_send(&comm->tagged->matching, op))
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "tags: no memory for a message to rank %d", rank);
+	return DICOMM_SUCCESS;
+}
+
+/* Take what has come from all ranks that may send. */
+static dicomm_result_t drain_all(struct dicomm_comm *comm, bool *progressed)
+{
+	struct peer *peer;
+
+	for (int r = 0; r < comm->ranks; r++) {
+		if (!comm->peers[r].transports)
+			continue;
+		TRY(comm_peer(comm, r, &peer));
+		TRY(drain(comm, peer, progressed));
+	}
 	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t post_recv(struct operation *op)
 {
-	struct tagged *t = op->comm->tagged;
-	struct unexpected **at = &t->first, *u;
-	dicomm_result_t status;
+	struct matching *m = &op->comm->tagged->matching;
+	const struct head *head;
+	bool progressed;
 
-	while (*at && !fits(op, (*at)->source, (*at)->head.tag))
-		at = &(*at)->next;
-	u = *at;
-	if (!u) {
-		append(&t->posted, op);
-		return DICOMM_SUCCESS;
+	/* Sources whose messages are still in their inboxes take part, too. */
+	if (op->call.root < 0 && matching_has(m, op->call.root, op->call.tag))
+		TRY(drain_all(op->comm, &progressed));
+	op->tagged.kept = matching_take(m, op->call.root, op->call.tag);
+	if (op->tagged.kept) {
+		head = &((const struct unexpected *)op->tagged.kept)->head;
+		op->call.root = op->tagged.kept->source;
+		if (head->type != (uint32_t)op->call.type ||
+		    head->count != op->call.count)
+			return disagree(op, op->call.root, head);
+	} else if (!matching_post(m, op)) {
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "tags: no memory for a receive with tag %d",
+			    op->call.tag);
 	}
-	*at = u->next;
-	if (!u->next)
-		t->last = at;
-	status = match(op, u->source, &u->head, u->body);
-	free(u);
-	return status;
+	return DICOMM_SUCCESS;
+}
+
+static void forget_kept(struct operation *op)
+{
+	free((struct unexpected *)op->tagged.kept);
+	op->tagged.kept = NULL;
 }
 
 dicomm_result_t tagged_post(struct operation *op)
 {
+	dicomm_result_t status;
+
 	TRY(begin(op->comm));
-	op->tagged = (struct tagged_op){.state = TAGGED_POSTED};
+	op->tagged = (struct tagged_op){.state = TAGGED_POSTED,
+					.of_any = op->call.root < 0};
 	op->number = ++op->comm->tagged->calls;
 	op->comm->stats.operations++;
-	return op->call.coll == COLL_SEND ? post_send(op) : post_recv(op);
+	if (op->call.coll == COLL_SEND)
+		return post_send(op);
+	status = post_recv(op);
+	if (status != DICOMM_SUCCESS)
+		forget_kept(op);
+	return status;
+}
+
+/* What was queued before it on its stream has ended. */
+static dicomm_result_t start(struct operation *op)
+{
+	struct tagged *t = op->comm->tagged;
+	const struct unexpected *u;
+	dicomm_result_t status;
+
+	op->tagged.begun = true;
+	if (op->call.coll == COLL_SEND) {
+		if (matching_may_tell(&t->matching, op))
+			op_list_append(
+				&partner_of(op->comm, op->call.root)->ready,
+				op);
+		return DICOMM_SUCCESS;
+	}
+	u = (const struct unexpected *)op->tagged.kept;
+	if (!u)
+		return DICOMM_SUCCESS;
+	status = receive(op, &u->head, u->body);
+	forget_kept(op);
+	return status;
+}
+
+struct operation **tagged_looks(const struct operation *op)
+{
+	struct tagged *t = op->comm->tagged;
+
+	return op->tagged.of_any ? &t->last_look
+				 : &t->partners[op->call.root].last_look;
 }
 
 /* Look at all ranks that may send. */
-static dicomm_result_t progress_all(struct operation *op, bool *progressed)
+static dicomm_result_t progress_all(struct dicomm_comm *comm, bool *progressed)
 {
-	struct dicomm_comm *comm = op->comm;
-
 	for (int r = 0; r < comm->ranks; r++)
-		if (comm->peers[r].transports && op->call.root < 0)
+		if (comm->peers[r].transports)
 			TRY(progress(comm, r, progressed));
 	return DICOMM_SUCCESS;
 }
 
-enum schedule_result tagged_turn(struct operation *op, bool *progressed)
+static dicomm_result_t turn(struct operation *op, bool *progressed)
 {
 	struct dicomm_comm *comm = op->comm;
-	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (op->tagged.state != TAGGED_DONE)
-		status = op->call.root < 0
-				 ? progress_all(op, progressed)
-				 : progress(comm, op->call.root, progressed);
+	if (!op->tagged.begun)
+		TRY(start(op));
+	if (op->tagged.state == TAGGED_DONE)
+		return DICOMM_SUCCESS;
+	/* All sources take turns at receives from any. */
+	return op->call.root < 0 || comm->tagged->matching.anys ||
+			       (op->owner && op->tagged.of_any)
+		       ? progress_all(comm, progressed)
+		       : progress(comm, op->call.root, progressed);
+}
+
+enum schedule_result tagged_turn(struct operation *op, bool *progressed)
+{
+	struct tagged *t = op->comm->tagged;
+	dicomm_result_t status;
+
+	t->turning = op;
+	status = turn(op, progressed);
+	t->turning = NULL;
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, op->call.root);
 	return op->tagged.state == TAGGED_DONE ? SCHEDULE_DONE : SCHEDULE_AGAIN;
@@ -739,24 +867,37 @@ enum schedule_result tagged_turn(struct operation *op, bool *progressed)
 void tagged_drop(struct operation *op)
 {
 	struct tagged *t = op->comm->tagged;
+	struct partner *p;
 
 	if (!t)
 		return;
-	unlink_from(&t->posted, op);
+	forget_kept(op);
+	if (op->call.coll == COLL_SEND)
+		matching_drop_send(&t->matching, op);
+	else
+		matching_drop(&t->matching, op);
 	if (op->call.root < 0)
 		return;
-	unlink_from(&t->partners[op->call.root].sends, op);
-	unlink_from(&t->partners[op->call.root].recvs, op);
+	p = &t->partners[op->call.root];
+	op_list_remove(&p->ready, op);
+	op_list_remove(&p->offered, op);
+	op_list_remove(&p->pushed, op);
+	op_list_remove(&p->found, op);
+	op_list_remove(&p->coming, op);
+	op_list_remove(&p->read, op);
+}
+
+static void release(struct arrival *a)
+{
+	free((struct unexpected *)a);
 }
 
 void tagged_free(struct dicomm_comm *comm)
 {
 	struct tagged *t = comm->tagged;
 
-	for (struct unexpected *u = t ? t->first : NULL, *next; u; u = next) {
-		next = u->next;
-		free(u);
-	}
+	if (t)
+		matching_free(&t->matching, release);
 	for (int r = 0; t && r < comm->ranks; r++)
 		free(t->partners[r].room);
 	free(t);

@@ -35,7 +35,11 @@
 /* Begins the operation: a send, or a receive whose message may be there
  * already. */
 dicomm_result_t tagged_post(struct operation *op);
+/* The first turn begins it: until then, its buffer is not used. */
 enum schedule_result tagged_turn(struct operation *op, bool *progressed);
+/* The tail of the queue of operations that look for the same messages: one that
+ * does is enough. */
+struct operation **tagged_looks(const struct operation *op);
 /* Forgets an operation of a broken communicator. */
 void tagged_drop(struct operation *op);
 void tagged_free(struct dicomm_comm *comm);

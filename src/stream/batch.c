@@ -87,7 +87,8 @@ static void let_streams_go(struct batch *w, struct dicomm_comm *comm)
 		release_lost_fences(w, comm);
 }
 
-static void drop_operation(struct batch *w, struct item *item)
+static void drop_operation(struct batch *w, struct item *item,
+			   void (*forget)(struct operation *op))
 {
 	if (!item->op->done) {
 		record_status(w, fault_report(item->comm));
@@ -95,6 +96,7 @@ static void drop_operation(struct batch *w, struct item *item)
 		engine_drop(item->op);
 		w->left--;
 	}
+	forget(item->op);
 	release(item);
 }
 
@@ -102,7 +104,7 @@ static void drop_operation(struct batch *w, struct item *item)
  * The thread that broke one waits until the driver has left it, and
  * may then free it. So nothing of it is used after that, including the fences
  * of its streams. Returns false if another thread is inside one. */
-bool batch_drop_broken(struct batch *w)
+bool batch_drop_broken(struct batch *w, void (*forget)(struct operation *op))
 {
 	bool any = false, all = true;
 
@@ -116,7 +118,7 @@ bool batch_drop_broken(struct batch *w)
 			continue;
 		}
 		if (item->op) {
-			drop_operation(w, item);
+			drop_operation(w, item, forget);
 			share_return(item->comm);
 		}
 		any = true;
@@ -124,7 +126,7 @@ bool batch_drop_broken(struct batch *w)
 	if (!any)
 		return all;
 	release_lost_fences(w, NULL);
-	wait_moved(&w->waiter);
+	w->moves++;
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct item *item = &w->items[i];
 
@@ -132,6 +134,14 @@ bool batch_drop_broken(struct batch *w)
 			finish_item(item);
 	}
 	return all;
+}
+
+static dicomm_result_t prepare(struct item *item)
+{
+	TRY(engine_prepare(item->comm, &item->call, &item->op));
+	item->op->owner = item;
+	item->parked = engine_is_parked(item->op);
+	return DICOMM_SUCCESS;
 }
 
 bool batch_accept(struct batch *w)
@@ -143,7 +153,7 @@ bool batch_accept(struct batch *w)
 		if (!comm_may_begin(item->comm)) {
 			s = fault_report(item->comm);
 		} else if (share_take(item->comm)) {
-			s = engine_prepare(item->comm, &item->call, &item->op);
+			s = prepare(item);
 			share_return(item->comm);
 		} else {
 			return false;
@@ -171,7 +181,18 @@ bool batch_accept(struct batch *w)
 			st->head = p;
 		}
 		st->tail = p;
+		st->others += !w->only_sends;
 	}
+	return true;
+}
+
+bool batch_may_begin(const struct batch *w)
+{
+	if (!w->blocked)
+		return true;
+	for (size_t i = 0; i < w->nplaces; i++)
+		if (w->places[i].stream->others)
+			return false;
 	return true;
 }
 
@@ -193,6 +214,7 @@ struct batch *batch_make(const struct item *items, size_t n)
 		bool known = !items[i].stream;
 
 		w->items[i] = items[i];
+		w->items[i].batch = w;
 		for (size_t j = 0; j < w->nplaces && !known; j++)
 			known = w->places[j].stream == items[i].stream;
 		if (!known)
@@ -200,8 +222,12 @@ struct batch *batch_make(const struct item *items, size_t n)
 				.stream = items[i].stream, .work = w};
 	}
 	w->nitems = w->left = n;
-	for (size_t i = 0; i < n; i++)
+	w->only_sends = true;
+	for (size_t i = 0; i < n; i++) {
 		w->on_device |= items[i].comm->dev != NULL;
+		w->only_sends &= items[i].call.coll == COLL_SEND &&
+				 items[i].call.tag && !items[i].native;
+	}
 	return w;
 }
 
@@ -224,7 +250,13 @@ void batch_release_fences(struct batch *w)
 	}
 }
 
-void batch_complete(struct batch *w)
+void batch_end_item(struct batch *w, struct item *item)
+{
+	release(item);
+	w->left--;
+}
+
+void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 {
 	struct dicomm_request *r, *next;
 
@@ -236,10 +268,15 @@ void batch_complete(struct batch *w)
 		struct host_stream *st = w->places[i].stream;
 
 		st->head = w->places[i].next;
-		if (st->head)
-			st->head->work->blocked--;
-		else
+		st->others -= !w->only_sends;
+		if (!st->head)
 			st->tail = NULL;
+		else if (!--st->head->work->blocked)
+			begin(st->head->work);
+		for (const struct place *p = st->head;
+		     p && !w->only_sends && p->work->only_sends; p = p->next)
+			if (p->work->blocked && batch_may_begin(p->work))
+				begin(p->work);
 	}
 	pthread_mutex_lock(&stream_lock);
 	for (size_t i = 0; i < w->nplaces; i++) {
@@ -266,59 +303,21 @@ void batch_complete(struct batch *w)
 	batch_free(w);
 }
 
-struct operation *batch_turn(struct batch *w, bool *moved)
-{
-	struct operation *waiting = NULL;
-
-	for (size_t i = 0; i < w->nitems; i++) {
-		struct operation *op = w->items[i].op;
-
-		/* The next pass drops items of broken communicators. */
-		if (!op || op->done || op->before || fault_is(op->comm) ||
-		    !share_take(op->comm))
-			continue;
-		if (engine_turn(op, moved) == SCHEDULE_DONE) {
-			release(&w->items[i]);
-			w->left--;
-			*moved = true;
-		} else if (!waiting) {
-			waiting = op;
-		}
-		share_return(w->items[i].comm);
-	}
-	return waiting;
-}
-
-void batch_look_at_fences(struct batch *w, bool *moved)
+bool batch_look_at_fences(struct batch *w)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	for (struct stream_fence *t = w->fences; t && status == DICOMM_SUCCESS;
 	     t = t->next)
 		status = stream_fence_query(t);
-	if (status == DICOMM_SUCCESS)
-		w->reached = *moved = true;
+	w->reached = status == DICOMM_SUCCESS;
 	if (status == DICOMM_SUCCESS || status == DICOMM_AGAIN)
-		return;
+		return w->reached;
 	for (size_t i = 0; i < w->nitems; i++) {
 		struct operation *op = w->items[i].op;
 
 		if (op && !op->done)
 			fault_own(op->comm, status, -1);
 	}
-}
-
-void batch_watch_others(struct batch *w)
-{
-	bool more = true;
-
-	for (size_t i = 0; i < w->nitems && more; i++) {
-		struct operation *op = w->items[i].op;
-
-		if (!op || op == w->waiting || op->done || op->before ||
-		    !share_take(op->comm))
-			continue;
-		more = engine_watch(&w->waiter, op);
-		share_return(op->comm);
-	}
+	return false;
 }

@@ -31,8 +31,10 @@ struct host_stream {
 	char text[512];
 	dicomm_result_t last_status; /* of the batch that ended last */
 	char last_text[512];
-	/* Used by the driver only. */
+	/* Used by the driver only. others: batches there that do more than
+	 * send with a tag. */
 	struct place *head, *tail;
+	size_t others;
 };
 
 struct batch {
@@ -46,14 +48,20 @@ struct batch {
 	bool reached;
 	bool on_device;  /* an item is of the rank of a device */
 	size_t accepted; /* items that have their place in the order of calls */
-	struct operation
-		*waiting; /* first operation that did not end in this pass */
-	struct waiter waiter;
+	/* All its calls are sends with a tag: they only read their buffers, so
+	 * those in a row on a stream go on together. */
+	bool only_sends;
+	/* Of turns.c: its operations may get turns; it is about to be
+	 * completed. */
+	bool begun, ended;
+	bool warned;    /* that a rank is late */
+	unsigned moves; /* of its operations */
 	/* Guarded by stream_lock; the last is on the stack of its waiter */
 	struct dicomm_request *requests;
 	dicomm_result_t status;
 	char text[512];
-	struct batch *next;
+	struct batch *next; /* in the inbox, or another list it is in */
+	struct batch *before, *after; /* of all that were accepted */
 };
 
 /* Guards what is handed over between threads (inbox, pending counts, results),
@@ -71,17 +79,20 @@ void batch_release_fences(struct batch *w);
  * on each communicator. Returns false if another thread is inside one of these;
  * then call it again, before any later batch. */
 bool batch_accept(struct batch *w);
+/* Returns true if its operations may begin, as far as its host streams go. */
+bool batch_may_begin(const struct batch *w);
 /* Drop the items of broken communicators, whatever else the batch waits for.
- * Returns false if another thread is inside one. */
-bool batch_drop_broken(struct batch *w);
-/* Check whether the device streams have reached the fences. */
-void batch_look_at_fences(struct batch *w, bool *moved);
-/* Give each operation a turn whose communicator is free. Returns the first one
- * that did not end, or NULL. *moved is set if any made progress. */
-struct operation *batch_turn(struct batch *w, bool *moved);
-/* Check for late ranks in the other operations, after the first that waits. */
-void batch_watch_others(struct batch *w);
-/* All have ended: tell those who wait, and free it. */
-void batch_complete(struct batch *w);
+ * Calls forget() before an operation is released, in the data path. Returns
+ * false if another thread is inside one. */
+bool batch_drop_broken(struct batch *w, void (*forget)(struct operation *op));
+/* Check whether the device streams have reached the fences. Returns true once
+ * they have. */
+bool batch_look_at_fences(struct batch *w);
+/* An operation has ended. Needs the data path of its communicator. */
+void batch_end_item(struct batch *w, struct item *item);
+/* All have ended: tell those who wait, and free it. Calls begin() for each one
+ * that may begin now, and for one that has begun once it is first in all of its
+ * streams. */
+void batch_complete(struct batch *w, void (*begin)(struct batch *w));
 
 #endif

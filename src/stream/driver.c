@@ -30,8 +30,7 @@
 #include "src/base/yield.h"
 #include "src/stream/batch.h"
 #include "src/stream/request.h"
-#include "src/core/fault.h"
-#include "src/core/paths.h"
+#include "src/stream/turns.h"
 #include "src/core/share.h"
 
 /* Passes without progress before the progress thread begins to sleep
@@ -44,8 +43,8 @@
  * somebody drives them; after so many looks in vain it sleeps. */
 #define NAP_NS 200000
 #define NAPS 16
-/* Most bytes of a short operation, and most batches of which the thread that
- * queues one gives each a turn */
+/* Most bytes of a short operation, and most batches that the thread which
+ * queues one takes from the inbox */
 #define SHORT_BYTES (64u << 10)
 #define SHORT_BATCHES 8
 /* Looks that a waiter makes while another thread drives, then looks between
@@ -65,182 +64,58 @@ static _Atomic unsigned inbox_count;
 static bool running;
 static _Atomic bool driven;
 static _Thread_local bool is_driver;
-/* Used by the driver only, in the order of the calls. */
-static struct batch *batches;
-static unsigned nbatches;
 /* Guarded by stream_lock. Something is queued that the progress thread is to
  * drive unless another thread does. */
 static bool hurry;
 static unsigned submitted; /* batches so far */
 static enum { AWAKE, NAPPING, ASLEEP } progress_is;
-/* Batches of devices: only the progress thread drives these. */
-static _Atomic unsigned on_devices;
 /* Threads that wait; and those of them that look whether they may drive */
 static _Atomic unsigned waiters, candidates;
 
-/* ---- a pass over all batches ---- */
-
-/* Accept all batches in order, as far as possible. Returns true if some were
- * not accepted before. */
-static bool accept_all(struct batch *w)
-{
-	bool any = false;
-
-	for (; w; w = w->next) {
-		if (w->accepted == w->nitems)
-			continue;
-		if (!batch_accept(w))
-			break;
-		any = true;
-	}
-	return any;
-}
-
-/* Append what has been queued to the batches. With stream_lock held. */
+/* With stream_lock held: take what has been queued. */
 static void take_inbox(void)
 {
-	struct batch **tail = &batches;
-
-	while (*tail)
-		tail = &(*tail)->next;
-	*tail = inbox;
+	if (!inbox)
+		return;
+	turns_append(inbox, inbox_tail);
+	atomic_store_explicit(&inbox_count, 0, memory_order_relaxed);
 	inbox = NULL;
 	inbox_tail = &inbox;
-	nbatches +=
-		atomic_exchange_explicit(&inbox_count, 0, memory_order_relaxed);
-}
-
-/* Send pending credits of all other communicators, so that a rank which waits
- * on one communicator is not also held up by another. */
-static void poll_others(const struct dicomm_comm *comm)
-{
-	for (const struct batch *w = batches; w; w = w->next)
-		for (size_t i = 0; i < w->nitems && !w->blocked && w->reached;
-		     i++)
-			if (w->items[i].op && !w->items[i].op->done &&
-			    w->items[i].op->comm != comm &&
-			    share_take(w->items[i].comm)) {
-				comm_poll(w->items[i].comm);
-				share_return(w->items[i].comm);
-			}
-}
-
-/* Returns true if a has waited for less time than b. The batch that has waited
- * for the shortest time decides how the thread waits, since its peer may answer
- * soon and the thread must be awake then. */
-static bool is_fresher(const struct batch *a, const struct batch *b)
-{
-	if (!a->waiter.since_ns || !b->waiter.since_ns)
-		return !a->waiter.since_ns;
-	return a->waiter.since_ns >= b->waiter.since_ns;
-}
-
-/* Check for late ranks in one batch. Each call takes the next one. */
-static void look_at_next(void)
-{
-	static unsigned next;
-	struct batch *w = batches;
-	bool look = false;
-
-	for (unsigned i = 0; w && i < next; i++)
-		w = w->next;
-	next = w ? next + 1 : 0;
-	if (w && w->waiting && share_take(w->waiting->comm)) {
-		look = engine_look(&w->waiter, w->waiting);
-		share_return(w->waiting->comm);
-	}
-	if (look)
-		batch_watch_others(w);
 }
 
 /* Returns false if another thread is inside. */
-static bool wait_for(struct batch *w)
+static bool wait_for(struct operation *op)
 {
-	struct dicomm_comm *comm = w->waiting->comm;
-	bool checked;
-
-	if (!share_take(comm))
+	if (!share_take(op->comm))
 		return false;
-	checked = engine_wait(&w->waiter, w->waiting, false);
-	share_return(comm);
-	if (checked)
-		batch_watch_others(w);
+	turns_wait(op);
+	share_return(op->comm);
 	return true;
 }
 
-/* Give every batch a turn, in order. Returns true if one moved, or another
- * thread is inside one. *idle is the batch that decides how to wait, or
- * NULL. */
-static bool turn_all(struct batch **idle)
-{
-	struct batch **at = &batches;
-	static unsigned known; /* fault_count of the last pass */
-	unsigned broken = atomic_load(&fault_count);
-	bool any = accept_all(batches) || broken != known, all = true;
-
-	*idle = NULL;
-	for (struct batch *w = batches; w && any; w = w->next)
-		if (w->accepted == w->nitems)
-			all &= batch_drop_broken(w);
-	if (all)
-		known = broken;
-	while (*at) {
-		struct batch *w = *at;
-		bool moved = false;
-
-		w->waiting = NULL;
-		if (w->accepted < w->nitems) {
-			at = &w->next;
-			continue;
-		}
-		if (!w->blocked && !w->reached)
-			batch_look_at_fences(w, &moved);
-		if (!w->blocked && w->reached)
-			w->waiting = batch_turn(w, &moved);
-		if (!w->blocked && !w->left) {
-			*at = w->next;
-			nbatches--;
-			if (w->on_device)
-				atomic_fetch_sub(&on_devices, 1);
-			batch_complete(w);
-			any = true;
-			continue;
-		}
-		if (moved)
-			wait_moved(&w->waiter);
-		else if (w->waiting && (!*idle || is_fresher(w, *idle)))
-			*idle = w;
-		any |= moved;
-		at = &w->next;
-	}
-	return any && all;
-}
-
-/* Take what has been queued, give every batch a turn, and wait if none
- * moved. */
+/* Take what has been queued, give turns, and wait if nothing moved. */
 static void pass(void)
 {
 	/* passes without progress while only streams were waited for */
 	static unsigned quiet, round;
 	const struct timespec nap = {0, 50000};
-	struct batch *idle;
+	struct operation *idle;
 
 	if (atomic_load_explicit(&inbox_count, memory_order_relaxed)) {
 		pthread_mutex_lock(&stream_lock);
 		take_inbox();
 		pthread_mutex_unlock(&stream_lock);
 	}
-	if (turn_all(&idle)) {
+	if (turns_give(&idle)) {
 		quiet = 0;
 	} else if (idle) {
-		poll_others(idle->waiting->comm);
 		if (!wait_for(idle) && !core_yield())
 			nanosleep(&nap, NULL);
 	} else if (++quiet >= QUIET_YIELDS || !core_yield()) {
 		nanosleep(&nap, NULL);
 	}
 	if (round++ % LOOK_PASSES == 0)
-		look_at_next();
+		turns_look();
 }
 
 /* ---- who drives ---- */
@@ -248,7 +123,7 @@ static void pass(void)
 /* With stream_lock held: is there anything to drive, and nobody who does? */
 static bool is_left_alone(void)
 {
-	return !atomic_load(&driven) && (batches || inbox);
+	return !atomic_load(&driven) && (turns_left() || inbox);
 }
 
 /* What a driver finds about other operations than its own is not the last error
@@ -285,7 +160,7 @@ static void end_driving(void)
 {
 	is_driver = false;
 	atomic_store(&driven, false);
-	if (!batches && !inbox)
+	if (!turns_left() && !inbox)
 		hurry = false;
 	else if (hurry || atomic_load(&waiters) ? progress_is != AWAKE
 						: progress_is == ASLEEP)
@@ -296,16 +171,16 @@ static void end_driving(void)
  * without waiting, if nobody drives and there is not much. */
 static void drive_once(void)
 {
-	struct batch *idle;
+	struct operation *idle;
 	struct guest guest;
 
-	if (atomic_load(&driven) || atomic_load(&on_devices) ||
-	    nbatches + atomic_load(&inbox_count) > SHORT_BATCHES)
+	if (atomic_load(&driven) || atomic_load(&turns_on_devices) ||
+	    atomic_load(&inbox_count) > SHORT_BATCHES)
 		return;
 	begin_driving();
 	pthread_mutex_unlock(&stream_lock);
 	begin_as_guest(&guest);
-	turn_all(&idle);
+	turns_give(&idle);
 	end_as_guest(&guest);
 	pthread_mutex_lock(&stream_lock);
 	end_driving();
@@ -316,10 +191,10 @@ static bool try_driving(void)
 {
 	bool begun;
 
-	if (atomic_load(&driven) || atomic_load(&on_devices))
+	if (atomic_load(&driven) || atomic_load(&turns_on_devices))
 		return false;
 	pthread_mutex_lock(&stream_lock);
-	begun = is_left_alone() && !atomic_load(&on_devices);
+	begun = is_left_alone() && !atomic_load(&turns_on_devices);
 	if (begun)
 		begin_driving();
 	pthread_mutex_unlock(&stream_lock);
@@ -359,7 +234,7 @@ void driver_await(struct dicomm_request *r, uint64_t end_ns)
 			continue;
 		}
 		begin_as_guest(&guest);
-		while (!request_is_done(r) && !atomic_load(&on_devices) &&
+		while (!request_is_done(r) && !atomic_load(&turns_on_devices) &&
 		       !(most && clock_ns() >= most))
 			pass();
 		end_as_guest(&guest);
@@ -380,7 +255,7 @@ void driver_poll(void)
 void driver_hurry(void)
 {
 	pthread_mutex_lock(&stream_lock);
-	hurry = atomic_load(&driven) || batches || inbox;
+	hurry = atomic_load(&driven) || turns_left() || inbox;
 	if (is_left_alone() && progress_is != AWAKE)
 		pthread_cond_signal(&arrived);
 	pthread_mutex_unlock(&stream_lock);
@@ -402,7 +277,7 @@ static void await_work(void)
 
 	while (!is_left_alone() ||
 	       !(hurry || napped || atomic_load(&waiters)) ||
-	       (atomic_load(&candidates) && !atomic_load(&on_devices))) {
+	       (atomic_load(&candidates) && !atomic_load(&turns_on_devices))) {
 		struct timespec end;
 
 		if (seen != submitted)
@@ -448,12 +323,13 @@ static void *progress(void *arg)
 		lingers = hurry;
 		begin_driving();
 		pthread_mutex_unlock(&stream_lock);
-		while ((batches || atomic_load(&inbox_count)) &&
-		       (!atomic_load(&candidates) || atomic_load(&on_devices)))
+		while ((turns_left() || atomic_load(&inbox_count)) &&
+		       (!atomic_load(&candidates) ||
+			atomic_load(&turns_on_devices)))
 			pass();
 		pthread_mutex_lock(&stream_lock);
 		end_driving();
-		if (!lingers || batches || inbox)
+		if (!lingers || turns_left() || inbox)
 			continue;
 		pthread_mutex_unlock(&stream_lock);
 		linger();
@@ -466,12 +342,11 @@ static void *progress(void *arg)
 static void forget(void)
 {
 	pthread_mutex_init(&stream_lock, NULL);
-	inbox = batches = NULL;
+	turns_forget();
+	inbox = NULL;
 	inbox_tail = &inbox;
-	nbatches = 0;
 	atomic_store(&inbox_count, 0);
 	atomic_store(&driven, false);
-	atomic_store(&on_devices, 0);
 	atomic_store(&waiters, 0);
 	atomic_store(&candidates, 0);
 	is_driver = hurry = running = false;
@@ -555,6 +430,6 @@ void driver_add(struct batch *w, bool wait)
 	atomic_fetch_add_explicit(&inbox_count, 1, memory_order_relaxed);
 	submitted++;
 	if (w->on_device)
-		atomic_fetch_add(&on_devices, 1);
+		atomic_fetch_add(&turns_on_devices, 1);
 	set_off(w, wait);
 }

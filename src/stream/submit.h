@@ -8,6 +8,7 @@
 
 #include "src/device/device.h"
 
+struct batch;
 struct host_stream;
 
 /* A call that waits to run. */
@@ -20,6 +21,12 @@ struct item {
 	dicomm_stream_t native; /* the stream of the rank's device */
 	struct operation *op;
 	bool entered; /* its communicator, by this thread */
+	/* Used by the driver: the unit it belongs to; its operation cannot move
+	 * before it is woken; how often the unit had moved when the wait of its
+	 * operation began. */
+	struct batch *batch;
+	bool parked;
+	unsigned moves;
 };
 
 /* Returns true if the calling thread is inside a group. */

@@ -285,6 +285,124 @@ START_TEST(receives_match_in_call_order)
 }
 END_TEST
 
+/* The messages of all sources are there before the first receive, so they come
+ * in rounds: one of each source. */
+static void in_turns(struct job_rank *me)
+{
+	enum { EACH = 4 };
+	bool seen[8] = {false};
+
+	/* connected, and nothing is left of that */
+	for (int r = 1; r < me->ranks && !me->rank; r++)
+		recv_from(me, 1, r, r, 6);
+	if (me->rank)
+		send_to(me, 1, me->rank, 0, 6);
+	job_barrier();
+	for (int i = 0; i < EACH && me->rank; i++)
+		send_to(me, 5, i, 0, 7);
+	job_barrier();
+	for (int i = 0; i < EACH * (me->ranks - 1) && !me->rank; i++) {
+		int32_t *p = pattern(5, 0);
+		dicomm_status_t s = {.source = -1};
+
+		if (i % (me->ranks - 1) == 0)
+			memset(seen, 0, sizeof(seen));
+		JOB_TRY(dicomm_recv_tag(p, 5, DICOMM_INT32, DICOMM_ANY_SOURCE,
+					7, me->comm, NULL, &s));
+		JOB_CHECK(!seen[s.source],
+			  "receive %d: rank %d again, while others wait", i,
+			  s.source);
+		seen[s.source] = true;
+		check_pattern(p, 5, i / (me->ranks - 1));
+		free(p);
+	}
+}
+
+START_TEST(sources_take_turns)
+{
+	job_run(&(struct job){.run = in_turns, .ranks = 4, .threads = _i});
+}
+END_TEST
+
+/* ---- streams ---- */
+
+/* Each operation of a stream finds in its buffer what those before it left
+ * there, also if its message, or that of a later one, has come early. */
+static void forward(struct job_rank *me)
+{
+	size_t count = me->arg ? LONG : 5;
+	int32_t *p = pattern(count, 1);
+	dicomm_stream_t stream;
+
+	JOB_TRY(dicomm_host_stream_create(&stream));
+	if (me->rank) {
+		JOB_TRY(dicomm_send_tag(p, count, DICOMM_INT32, 0, 3, me->comm,
+					stream));
+		job_barrier();
+		send_to(me, count, 2, 0, 1);
+		recv_from(me, count, 2, 0, 2);
+		JOB_TRY(dicomm_host_stream_synchronize(stream));
+	} else {
+		int32_t *x = pattern(count, 0);
+
+		JOB_TRY(dicomm_recv_tag(x, count, DICOMM_INT32, 1, 1, me->comm,
+					stream, NULL));
+		JOB_TRY(dicomm_send_tag(x, count, DICOMM_INT32, 1, 2, me->comm,
+					stream));
+		JOB_TRY(dicomm_recv_tag(x, count, DICOMM_INT32, 1, 3, me->comm,
+					stream, NULL));
+		job_barrier();
+		JOB_TRY(dicomm_host_stream_synchronize(stream));
+		check_pattern(x, count, 1);
+		free(x);
+	}
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	free(p);
+}
+
+START_TEST(tags_keep_the_order_of_their_stream)
+{
+	for (int threads = 0; threads < 2; threads++)
+		job_run(&(struct job){.run = forward,
+				      .ranks = 2,
+				      .threads = threads,
+				      .arg = _i ? "long" : NULL});
+}
+END_TEST
+
+/* Blocking calls pass by receives that wait. If each looked at all of them,
+ * this would take minutes. */
+static void beside_many(struct job_rank *me)
+{
+	enum { N = 20000 };
+	int32_t *got = pattern(N, 0);
+	int peer = 1 - me->rank;
+	dicomm_stream_t stream;
+
+	JOB_TRY(dicomm_host_stream_create(&stream));
+	for (int i = 0; i < N; i++)
+		JOB_TRY(dicomm_recv_tag(&got[i], 1, DICOMM_INT32, peer,
+					1 + i % 3, me->comm, stream, NULL));
+	for (int i = 0; i < 200; i++) {
+		send_to(me, 5, i, peer, 9);
+		recv_from(me, 5, i, peer, 9);
+	}
+	for (int32_t i = 0; i < N; i++)
+		JOB_TRY(dicomm_send_tag(&i, 1, DICOMM_INT32, peer, 1 + i % 3,
+					me->comm, NULL));
+	JOB_TRY(dicomm_host_stream_synchronize(stream));
+	for (int32_t i = 0; i < N; i++)
+		JOB_CHECK(got[i] == i, "receive %d has message %d", i, got[i]);
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	free(got);
+}
+
+START_TEST(what_waits_holds_up_nothing_else)
+{
+	job_run(&(struct job){.run = beside_many, .ranks = 2, .threads = _i});
+}
+END_TEST
+
 /* ---- errors ---- */
 
 static void refused(struct job_rank *me)
@@ -421,6 +539,9 @@ int main(void)
 	tcase_add_loop_test(tcase, many_messages_may_be_unexpected, 0, 2);
 	tcase_add_loop_test(tcase, any_source_tells_the_source, 0, 2);
 	tcase_add_loop_test(tcase, receives_match_in_call_order, 0, 2);
+	tcase_add_loop_test(tcase, sources_take_turns, 0, 2);
+	tcase_add_loop_test(tcase, tags_keep_the_order_of_their_stream, 0, 2);
+	tcase_add_loop_test(tcase, what_waits_holds_up_nothing_else, 0, 2);
 	tcase_add_test(tcase, wrong_arguments_are_refused_by_name);
 	tcase_add_test(tcase, a_mismatch_names_both_calls);
 	tcase_add_loop_test(tcase, a_message_that_never_comes_times_out, 0, 2);
