@@ -101,13 +101,14 @@ static dicomm_result_t check_offers(const struct grow_args *a,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t agree(const struct grow_args *a)
+static dicomm_result_t agree(const struct grow_args *a, bool *heard)
 {
 	const uint64_t words[SETUP_WORDS] = {0};
 	struct setup_part *parts;
 	dicomm_result_t status =
 		setup_agree(a->parent, SETUP_GROW, &a->refusal, words, &parts);
 
+	*heard = parts != NULL;
 	free(parts);
 	return status;
 }
@@ -165,13 +166,17 @@ static dicomm_result_t grow_now(void *arg)
 	size_t n = (size_t)parent->ranks;
 	struct grow_offer *offers = calloc(n, sizeof(*offers));
 	dicomm_result_t status;
+	bool heard;
 
-	status = agree(a);
-	if (status != DICOMM_SUCCESS)
+	/* An id is for one attempt; a refused call is none. */
+	status = agree(a, &heard);
+	if (status == DICOMM_SUCCESS || !heard)
+		auth_forget(&parent->grow_id, sizeof(parent->grow_id));
+	if (status != DICOMM_SUCCESS && !heard)
 		refuse_joiners(a, status);
-	else if (offers)
+	if (status == DICOMM_SUCCESS && offers)
 		status = grow_among(a, offers);
-	else
+	else if (status == DICOMM_SUCCESS)
 		/* The other ranks wait for this one. */
 		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
 				     true, "comm_grow: no memory for %zu ranks",
@@ -261,8 +266,6 @@ static dicomm_result_t grow(struct dicomm_comm *comm, int nranks,
 		a->source = MADE;
 		a->id = comm->grow_id;
 	}
-	/* It is for one attempt. */
-	auth_forget(&comm->grow_id, sizeof(comm->grow_id));
 	setup_refuse(
 		&a->refusal,
 		comm_config_copy(&a->config, config ? config : &comm->config));
