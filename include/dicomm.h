@@ -110,12 +110,17 @@
  * Threads. Several threads may call collectives, sends and receives on one
  * communicator of host ranks: blocking, in groups and on host streams. Such
  * calls take effect in the order in which they enter, and progress together:
- * none waits for another one to return. So all ranks call the collectives of a
- * communicator in the same order, whichever threads call them; sends and
- * receives match by peer and tag in the order of their calls. A group belongs
- * to its thread, and its operations enter together at dicomm_group_end(). Each
- * call returns its own result; what breaks the communicator ends the calls of
- * all threads.
+ * none waits for another one to return. A call enters at some moment between
+ * its begin and its return, and one on a host stream has entered when it
+ * returns. So of two calls, one that has returned before the other begins is
+ * the earlier one; of calls that overlap in time, either may be, and not the
+ * same one on all ranks. All ranks have to call the collectives of a
+ * communicator in the same order, whichever threads call them: where those of
+ * several threads could overlap, the program orders them, such as by queueing
+ * them on host streams under a lock. Sends and receives match by peer and tag
+ * in the order of their calls. A group belongs to its thread, and its
+ * operations enter together at dicomm_group_end(). Each call returns its own
+ * result; what breaks the communicator ends the calls of all threads.
  * One-sided operations, operations on ranks of a device, and the other
  * functions that take a communicator: one call at a time on one handle and what
  * belongs to it, by any thread. dicomm_comm_finalize() and
@@ -231,9 +236,13 @@ typedef enum {
  *
  * Integers wrap around. Floats below 32 bits are computed in float32 and
  * rounded to nearest even at each hop, once for each element in deterministic
- * mode. NaN and infinity are preserved; a type without infinity overflows as
- * its standard says. The four float8 types are different encodings, of
- * different vendors, and never converted into each other.
+ * mode. NaN and infinity are preserved. A result that rounds to more than the
+ * largest number of its type becomes infinity with its sign or, in a type
+ * without infinity (float8 E4M3 and both FNUZ), NaN: half a step beyond it, or,
+ * in E4M3, whose largest number is even, from above that on: 448 + 16 is 448,
+ * and 448 + 18 is NaN. Nothing is clamped but averages (DICOMM_AVG). The four
+ * float8 types are different encodings, of different vendors, and never
+ * converted into each other.
  */
 typedef enum {
 	DICOMM_INT8 = 0,
@@ -640,7 +649,8 @@ typedef struct {
 	size_t targets;
 	/** Terms of the sum, numbered from 0, at most 2^20; 0 means 1. */
 	int terms;
-	/** A finite weight for each term, of float types; NULL: all are 1. */
+	/** A finite weight for each term, of float types; NULL: all are 1. How
+	 * products are rounded: see dicomm_redistribute_plan(). */
 	const double *weights;
 } dicomm_tensor_t;
 
@@ -675,7 +685,11 @@ typedef struct {
 	size_t size;
 	dicomm_way_t way;
 	/** Bytes of memory of its device that a rank may use beside the tensors
-	 * and the description of its pieces; at least 4096. 0: 64 MiB. */
+	 * and the description of its pieces; at least 4096. 0: 64 MiB. All runs
+	 * of a plan share them, also those that are under way on several
+	 * streams. They do not cover the buffers that the communicator has
+	 * anyway (dicomm_stats_t), nor the host memory that a run on a stream
+	 * takes for each tensor, round and message until it is done. */
 	size_t staging_bytes;
 	/** 1: elements that no target wants are not an error. Else 0. */
 	int allow_unwanted;
@@ -699,7 +713,7 @@ typedef struct dicomm_window *dicomm_window_t;
 #define DICOMM_WINDOW_SYMMETRIC 0x01
 #define DICOMM_WINDOW_STRICT 0x02
 /** And one that is no hint: the window ends on each rank alone, as in NCCL; see
- * dicomm_comm_window_deregister(). */
+ * dicomm_comm_window_deregister(). All ranks give it, or none does. */
 #define DICOMM_WINDOW_ENDS_ALONE 0x100
 
 /** Signals of a context, and contexts, between each two ranks. */
@@ -743,7 +757,8 @@ typedef struct {
 	uint64_t bytes_between_hosts;
 	/** Exchanges one after the other, on this rank. */
 	uint64_t rounds;
-	/** Memory of the device that the plan holds beside the tensors. */
+	/** Memory of the device that the plan holds beside the tensors, for all
+	 * its runs together. */
 	uint64_t staging_bytes;
 	/** Host memory of the plan. */
 	uint64_t plan_bytes;
@@ -988,7 +1003,9 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
  * colors go on.
  *
  * Order: a collective call of all ranks, also those that give
- * DICOMM_SPLIT_NOCOLOR.
+ * DICOMM_SPLIT_NOCOLOR, or whose arguments are bad. One at a time with the
+ * other collective calls of setup (dicomm_comm_grow(), the registration and end
+ * of windows): ranks that make unlike ones break the communicator.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1001,7 +1018,9 @@ dicomm_result_t dicomm_comm_init_all(dicomm_comm_t *comms, int ndev,
  *
  * @retval DICOMM_SUCCESS               the new communicator is ready
  * @retval DICOMM_IN_PROGRESS           see config.blocking
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, here or on another rank,
+ *                                      which is named, then on all; nothing
+ *                                      happened
  * @retval others                       no new communicator; the old one may be
  *                                      broken, dicomm_comm_get_async_error()
  *                                      tells
@@ -1021,13 +1040,23 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * tells apart groups of the same ranks that are made at the same time. Like
  * MPI_Comm_create_group().
  *
- * A member that does not come, or cannot take part, is named to the others. All
- * have to come within DICOMM_BOOTSTRAP_TIMEOUT (config.bootstrap_timeout_ms)
- * and then have as long again to connect. Members that give unlike lists or
- * tags wait for each other, until then. Rank 0 of the old communicator passes
- * their messages on: it may be no member, but must not have destroyed its
- * handle. If any rank of the old communicator dies meanwhile, that communicator
- * is broken, and so is the attempt.
+ * All have to come within DICOMM_BOOTSTRAP_TIMEOUT
+ * (config.bootstrap_timeout_ms) and then have as long again to connect. If the
+ * attempt fails, so it does on all members, and the old communicator goes on
+ * unless a rank of it has died. Then the members whose fault it is not get:
+ *  - if a member cannot take part (its device is not there, its newcomm is NULL
+ *    or its config bad): that member's status, in an error that names it and
+ *    says why, as soon as all have come;
+ *  - if a member does not come, which is also what a list or a tag does that
+ *    differs, or a list that is refused: DICOMM_ERR_TIMEOUT, which names who
+ *    did not come with that tag and list, when the shortest of their times is
+ *    nearly over;
+ *  - if a member or rank 0 has left, or any rank dies: DICOMM_ERR_REMOTE, which
+ *    names it, at once or, of a member that has left, as soon as the rest have
+ *    come.
+ * Rank 0 of the old communicator passes their messages on: it may be no member,
+ * but must not have destroyed its handle. If any rank of the old communicator
+ * dies meanwhile, that communicator is broken, and so is the attempt.
  *
  * Order: a collective call of the members. A member of several groups makes
  * them in an order that does not have two wait for each other.
@@ -1046,7 +1075,8 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
  * @retval DICOMM_IN_PROGRESS           see config.blocking; returned when all
  *                                      members have called
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, or this rank is no
- *                                      member; nothing happened
+ *                                      member; of another member: see above;
+ *                                      nothing happened
  * @retval DICOMM_ERR_TIMEOUT           members did not come; named
  * @retval DICOMM_ERR_REMOTE            a rank died, or rank 0 or a member has
  *                                      left the old communicator; named
@@ -1077,7 +1107,8 @@ dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
  * meanwhile. A rank that dies after the new communicator was ready is a member
  * of it; operations there fail with DICOMM_ERR_REMOTE. Shrink it then.
  *
- * Order: a collective call of the ranks that remain.
+ * Order: a collective call of the ranks that remain, with equal excludes. A
+ * rank whose arguments are refused has not called it.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1135,8 +1166,9 @@ dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
  * old communicator dies meanwhile, that communicator is broken. It has to work
  * when it grows: after a death, shrink it first.
  *
- * Order: a collective call of all ranks, old and new. The old ones wait for
- * each other first, as long as their old communicator would for an operation.
+ * Order: a collective call of all ranks, old and new; of the old ones as
+ * dicomm_comm_split(). These wait for each other first, as long as their old
+ * communicator would for an operation.
  *
  * Threads: one call at a time per communicator.
  *
@@ -1155,7 +1187,9 @@ dicomm_result_t dicomm_comm_get_unique_id(dicomm_comm_t comm,
  * @retval DICOMM_SUCCESS               the new communicator is ready
  * @retval DICOMM_IN_PROGRESS           see config.blocking; on an old rank
  *                                      returned when all old ranks have called
- * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument; nothing happened
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, here or on another old
+ *                                      rank, which is named, then on all old
+ *                                      ranks; nothing happened
  * @retval DICOMM_ERR_INVALID_USAGE     ranks disagree; named. Or no old rank
  *                                      has an id, or two have unlike ones
  * @retval others                       no new communicator; see
@@ -2339,9 +2373,14 @@ dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
  * more.
  *
  * Sums are in the order of the terms, whatever the way: floats below 32 bits
- * are added up in float32 and rounded once. All ranks get the same bits. On a
- * rank of a device with memory of its own, sums of more than 8 terms, and
- * weights of floats below 32 bits, are refused.
+ * are added up in float32 and rounded once. With weights, the type of which is
+ * float64 for float64 and complex128, and float32 for all others, to which they
+ * are rounded, each product is rounded to that type, then each sum, without
+ * fused multiply-add; floats below 32 bits are converted to float32 before and
+ * rounded once at the end. All ranks get the same bits. If any rank of the
+ * communicator is bound to a device ("opencl:0" too), weights but 1 of floats
+ * below 32 bits are refused on all ranks. So is a plan by which such a rank
+ * makes a sum of more than 8 terms.
  *
  * Buffers: tensors, and all that they point to, are the caller's again when the
  * call returns. tensors is an array.
@@ -2507,10 +2546,15 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  * The memory of a window is the exception from the rule that a buffer is
  * written only during calls that have it: from the registration to the end of
  * the deregistration, puts of peers write it at any time. The writer is always
- * the rank itself: in its calls, or in a thread of the library, which looks for
- * puts every two milliseconds at most while the rank computes. So as with
- * all buffers, when a call has returned a failure, or dicomm_comm_abort() has
- * returned, nothing writes a window any more, whatever has become of the peer.
+ * the rank itself: in its calls that wait, or, while it is in none, in a thread
+ * of the library, one for all communicators of the process. That looks, and
+ * sleeps 20 microseconds after a look that has found something; after each look
+ * in vain it sleeps twice as long as before, but no longer than 2 milliseconds.
+ * That is how late it begins to serve a peer, if it gets a core at once. A rank
+ * that waits in a collective call of setup, such as dicomm_comm_split(), is
+ * served by that thread, too. So as with all buffers, when a call has returned
+ * a failure, or dicomm_comm_abort() has returned, nothing writes a window any
+ * more, whatever has become of the peer.
  *
  * Look at what a put has written after dicomm_wait_signal() has returned, or on
  * a stream behind it: a put has no other point at which its bytes are known to
@@ -2529,13 +2573,14 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  *
  * Every rank of the communicator calls it, with a size of its own, also 0. The
  * windows that all ranks register by their n-th call belong together: a handle
- * stands for that of every rank.
+ * stands for that of every rank. If a rank's arguments are bad, no rank has a
+ * window, and the next calls belong together.
  *
  * Buffers: until it is deregistered, the memory is not freed or unmapped.
  *
  * Order: a collective call that waits for all ranks and for what is queued on
- * the communicator. In a group it runs at the group's end, before its
- * operations.
+ * the communicator; see dicomm_comm_split(). In a group it runs at the group's
+ * end, before its operations, and tells there what is wrong.
  *
  * Threads: one call at a time per communicator.
  *
@@ -2547,7 +2592,10 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  *
  * @retval DICOMM_SUCCESS               *win is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  a bad argument, here or on another rank,
- *                                      then on all
+ *                                      which is named, then on all
+ * @retval DICOMM_ERR_INVALID_USAGE     some ranks give DICOMM_WINDOW_ENDS_ALONE
+ *                                      and others do not: on all; or as of a
+ *                                      collective
  * @retval DICOMM_ERR_UNSUPPORTED       a rank is on a device with memory of its
  *                                      own, and refuses staging
  * @retval others                       as of a collective
@@ -2567,7 +2615,8 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
  * but what is queued on this rank. The caller knows that no peer puts into the
  * window or gets from it any more: one that does breaks the communicator.
  *
- * Order: as dicomm_comm_window_register().
+ * Order: as dicomm_comm_window_register(). A rank that gives no window takes
+ * part, unless it is one that has ended alone.
  *
  * Threads: no other call may use the window, now or later.
  *
@@ -2575,7 +2624,11 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
  * @param win   from dicomm_comm_window_register()
  *
  * @retval DICOMM_SUCCESS               ended
- * @retval DICOMM_ERR_INVALID_ARGUMENT  no window of this communicator
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  no window of this communicator, here or
+ *                                      on another rank, which is named, then on
+ *                                      all; no window ends
+ * @retval DICOMM_ERR_INVALID_USAGE     ranks give unlike windows; no window
+ *                                      ends; or as the following
  * @retval others                       ended; the communicator is broken
  */
 dicomm_result_t dicomm_comm_window_deregister(dicomm_comm_t comm,

@@ -25,6 +25,7 @@
 #include "src/comm/lifecycle.h"
 #include "src/core/comm.h"
 #include "src/core/fault.h"
+#include "src/core/setup_call.h"
 #include "src/stream/submit.h"
 
 #define MS_NS UINT64_C(1000000)
@@ -40,7 +41,8 @@ struct group_args {
 	int rank; /* of the new communicator */
 	dicomm_comm_t *out;
 	dicomm_config_t config; /* owned */
-	uint32_t was[];         /* [count]: ranks of the parent */
+	struct setup_refusal refusal;
+	uint32_t was[]; /* [count]: ranks of the parent */
 };
 
 /* What a member tells the first one. */
@@ -283,10 +285,8 @@ static dicomm_result_t follow(const struct group_args *a, dicomm_result_t mine,
 	if (mine != DICOMM_SUCCESS)
 		snprintf(m.why, sizeof(m.why), "%s", log_last_error());
 	TRY(control_post(c, first, key, &m, sizeof(m)));
-	if (mine != DICOMM_SUCCESS) {
-		log_set_last_error(m.why);
-		return mine;
-	}
+	/* Also a member that cannot take part waits for the answer: its next
+	 * letter would take the place of this one. */
 	do {
 		status = control_fetch(c, &first, key_of(a, "answer"), &in,
 				       sizeof(in), &age_ms, until_ns);
@@ -300,6 +300,10 @@ static dicomm_result_t follow(const struct group_args *a, dicomm_result_t mine,
 			    first, where(a, 0), ms, a->tag, a->count);
 	}
 	TRY(status);
+	if (mine != DICOMM_SUCCESS) {
+		log_set_last_error(m.why);
+		return mine;
+	}
 	in.why[sizeof(in.why) - 1] = '\0';
 	if (in.status != DICOMM_SUCCESS)
 		return FAIL((dicomm_result_t)in.status, "%s", in.why);
@@ -316,8 +320,12 @@ static dicomm_result_t create_now(void *arg)
 	dicomm_result_t status;
 	int ms = parent->join_ms;
 
-	status = comm_start_prepare(&start, a->count, a->rank, &a->config,
-				    parent, a->was);
+	status = a->refusal.status;
+	if (status == DICOMM_SUCCESS)
+		status = comm_start_prepare(&start, a->count, a->rank,
+					    &a->config, parent, a->was);
+	else
+		log_set_last_error(a->refusal.why);
 	if (status == DICOMM_SUCCESS)
 		ms = comm_start_patience(start);
 	status =
@@ -381,9 +389,6 @@ dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
 	if (newcomm)
 		*newcomm = NULL;
 	TRY(comm_check_slow(comm, f));
-	if (!newcomm)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: newcomm is NULL",
-			    f);
 	if (!ranks || nranks < 1 || nranks > comm->ranks)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: ranks %p, nranks %d: not 1 .. %d ranks", f,
@@ -396,13 +401,16 @@ dicomm_result_t dicomm_comm_create_group(dicomm_comm_t comm, const int *ranks,
 	a->tag = tag;
 	a->out = newcomm;
 	status = take_ranks(a, ranks);
-	if (status == DICOMM_SUCCESS)
-		status = comm_config_copy(&a->config,
-					  config ? config : &comm->config);
 	if (status != DICOMM_SUCCESS) {
 		free(a);
 		return status;
 	}
+	if (!newcomm)
+		setup_refuse(&a->refusal, FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+					       "%s: newcomm is NULL", f));
+	setup_refuse(
+		&a->refusal,
+		comm_config_copy(&a->config, config ? config : &comm->config));
 	/* The new communicator meets by an id. */
 	if (!config)
 		a->config.bootstrap.allgather = NULL;

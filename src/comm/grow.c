@@ -18,6 +18,7 @@
 #include "src/comm/lifecycle.h"
 #include "src/core/comm.h"
 #include "src/core/fault.h"
+#include "src/core/setup_call.h"
 #include "src/stream/submit.h"
 
 /* Where an old rank has its id from: from nowhere; from its call of
@@ -31,6 +32,7 @@ struct grow_args {
 	dicomm_unique_id_t id;
 	dicomm_comm_t *out;
 	dicomm_config_t config; /* owned */
+	struct setup_refusal refusal;
 };
 
 /* What an old rank tells the others */
@@ -100,6 +102,28 @@ static dicomm_result_t check_offers(const struct grow_args *a,
 	return DICOMM_SUCCESS;
 }
 
+static dicomm_result_t agree(const struct grow_args *a, bool *heard)
+{
+	const uint64_t words[SETUP_WORDS] = {0};
+	struct setup_part *parts;
+	dicomm_result_t status =
+		setup_agree(a->parent, SETUP_GROW, &a->refusal, words, &parts);
+
+	*heard = parts != NULL;
+	free(parts);
+	return status;
+}
+
+/* The joiners need not wait. */
+static void refuse_joiners(const struct grow_args *a, dicomm_result_t status)
+{
+	int joiners = a->ranks - a->parent->ranks;
+
+	if (a->source != NOWHERE)
+		id_refuse(&a->id, status, log_last_error(),
+			  joiners > 0 ? joiners : 1);
+}
+
 static dicomm_result_t grow_among(struct grow_args *a,
 				  struct grow_offer *offers)
 {
@@ -130,10 +154,7 @@ static dicomm_result_t grow_among(struct grow_args *a,
 		auth_forget(&id, sizeof(id));
 		return status;
 	}
-	/* The joiners need not wait. */
-	if (a->source != NOWHERE)
-		id_refuse(&a->id, status, log_last_error(),
-			  a->ranks - parent->ranks);
+	refuse_joiners(a, status);
 	if (start)
 		comm_start_refuse(start);
 	return status;
@@ -146,10 +167,17 @@ static dicomm_result_t grow_now(void *arg)
 	size_t n = (size_t)parent->ranks;
 	struct grow_offer *offers = calloc(n, sizeof(*offers));
 	dicomm_result_t status;
+	bool heard;
 
-	if (offers)
+	/* An id is for one attempt; a refused call is none. */
+	status = agree(a, &heard);
+	if (status == DICOMM_SUCCESS || !heard)
+		auth_forget(&parent->grow_id, sizeof(parent->grow_id));
+	if (status != DICOMM_SUCCESS && !heard)
+		refuse_joiners(a, status);
+	if (status == DICOMM_SUCCESS && offers)
 		status = grow_among(a, offers);
-	else
+	else if (status == DICOMM_SUCCESS)
 		/* The other ranks wait for this one. */
 		status = fault_raise(parent, DICOMM_ERR_NO_MEMORY, parent->rank,
 				     true, "comm_grow: no memory for %zu ranks",
@@ -186,6 +214,28 @@ static void refuse_early(const struct dicomm_comm *comm, int nranks,
 		  nranks - comm->ranks);
 }
 
+static dicomm_result_t check_arguments(const struct dicomm_comm *comm,
+				       int nranks, const dicomm_unique_id_t *id,
+				       int rank, const dicomm_comm_t *newcomm)
+{
+	static const char f[] = "comm_grow";
+
+	if (!newcomm)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: newcomm is NULL",
+			    f);
+	if (nranks <= comm->ranks || nranks > CONTROL_RANKS_MAX)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: nranks %d: not more than the %d ranks of "
+			    "comm, up to %d",
+			    f, nranks, comm->ranks, CONTROL_RANKS_MAX);
+	if (rank != -1 && rank != comm->rank)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "%s: rank %d: an old rank gives -1 and stays rank "
+			    "%d",
+			    f, rank, comm->rank);
+	return id ? check_id(id) : DICOMM_SUCCESS;
+}
+
 /* One of the old ranks. */
 static dicomm_result_t grow(struct dicomm_comm *comm, int nranks,
 			    const dicomm_unique_id_t *id, int rank,
@@ -201,35 +251,25 @@ static dicomm_result_t grow(struct dicomm_comm *comm, int nranks,
 		refuse_early(comm, nranks, id, status);
 		return status;
 	}
-	if (nranks <= comm->ranks || nranks > CONTROL_RANKS_MAX)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "%s: nranks %d: not more than the %d ranks of "
-			    "comm, up to %d",
-			    f, nranks, comm->ranks, CONTROL_RANKS_MAX);
-	if (rank != -1 && rank != comm->rank)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "%s: rank %d: an old rank gives -1 and stays rank "
-			    "%d",
-			    f, rank, comm->rank);
-	if (id)
-		TRY(check_id(id));
 	a = calloc(1, sizeof(*a));
 	if (!a)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
+		return fault_raise(comm, DICOMM_ERR_NO_MEMORY, comm->rank, true,
+				   "%s: out of memory", f);
 	a->parent = comm;
 	a->ranks = nranks;
 	a->out = newcomm;
-	if (id || *comm->grow_id.text) {
-		a->source = id ? GIVEN : MADE;
-		a->id = id ? *id : comm->grow_id;
+	setup_refuse(&a->refusal,
+		     check_arguments(comm, nranks, id, rank, newcomm));
+	if (a->refusal.status == DICOMM_SUCCESS && id) {
+		a->source = GIVEN;
+		a->id = *id;
+	} else if (*comm->grow_id.text) {
+		a->source = MADE;
+		a->id = comm->grow_id;
 	}
-	/* It is for one attempt. */
-	auth_forget(&comm->grow_id, sizeof(comm->grow_id));
-	status = comm_config_copy(&a->config, config ? config : &comm->config);
-	if (status != DICOMM_SUCCESS) {
-		free(a);
-		return status;
-	}
+	setup_refuse(
+		&a->refusal,
+		comm_config_copy(&a->config, config ? config : &comm->config));
 	/* Joiners have no such all-gather: all meet by the id. */
 	a->config.bootstrap.allgather = NULL;
 	return group_init(comm, grow_now, free_grow, a);
@@ -245,12 +285,13 @@ dicomm_result_t dicomm_comm_grow(dicomm_comm_t comm, int nranks,
 	dicomm_config_t own = DICOMM_CONFIG_INITIALIZER;
 	dicomm_result_t status;
 
+	if (newcomm)
+		*newcomm = NULL;
+	if (comm)
+		return grow(comm, nranks, id, rank, newcomm, config);
 	if (!newcomm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s: newcomm is NULL",
 			    f);
-	*newcomm = NULL;
-	if (comm)
-		return grow(comm, nranks, id, rank, newcomm, config);
 	if (!id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: comm and id are NULL: a rank that joins needs "

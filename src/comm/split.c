@@ -9,6 +9,7 @@
 #include "src/comm/lifecycle.h"
 #include "src/boot/control/id.h"
 #include "src/core/comm.h"
+#include "src/core/setup_call.h"
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 
@@ -30,6 +31,7 @@ struct split_args {
 	int color, key;
 	dicomm_comm_t *out;
 	dicomm_config_t config; /* owned */
+	struct setup_refusal refusal;
 };
 
 static void free_split(void *arg)
@@ -67,6 +69,22 @@ static dicomm_result_t check_offers(const struct split_offer *offers,
 	return DICOMM_SUCCESS;
 }
 
+static dicomm_result_t exchange_colors(const struct split_args *a,
+				       struct split_member *all)
+{
+	const uint64_t words[SETUP_WORDS] = {(uint32_t)a->color,
+					     (uint32_t)a->key};
+	struct setup_part *parts;
+	dicomm_result_t status =
+		setup_agree(a->parent, SETUP_SPLIT, &a->refusal, words, &parts);
+
+	for (int r = 0; status == DICOMM_SUCCESS && r < a->parent->ranks; r++)
+		all[r] = (struct split_member){(int)parts[r].words[0],
+					       (int)parts[r].words[1], r};
+	free(parts);
+	return status;
+}
+
 /* First, all ranks of the parent exchange their colors. Then all prepare, and
  * the first rank of each color makes an id. Then they exchange ids and results.
  */
@@ -75,15 +93,13 @@ static dicomm_result_t split_among(const struct split_args *a,
 				   struct split_offer *offers, uint32_t *was)
 {
 	struct dicomm_comm *parent = a->parent;
-	struct split_member mine = {a->color, a->key, parent->rank};
 	struct split_offer offer;
 	struct comm_start *start = NULL;
 	dicomm_result_t status = DICOMM_SUCCESS;
 	size_t mates = 0;
 	int rank = 0;
 
-	TRY(control_allgather(parent->control, &mine, all, sizeof(mine),
-			      parent->timeout_ms));
+	TRY(exchange_colors(a, all));
 	for (int r = 0; r < parent->ranks; r++)
 		if (all[r].color == a->color)
 			all[mates++] = all[r];
@@ -149,29 +165,28 @@ dicomm_result_t dicomm_comm_split(dicomm_comm_t comm, int color, int key,
 {
 	CANCEL_HELD();
 	struct split_args *a;
-	dicomm_result_t status;
 
 	if (newcomm)
 		*newcomm = NULL;
 	TRY(comm_check_slow(comm, "comm_split"));
-	if (!newcomm)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "comm_split: newcomm is NULL");
-	if (color < 0 && color != DICOMM_SPLIT_NOCOLOR)
-		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "comm_split: color %d: neither positive, 0 nor "
-			    "DICOMM_SPLIT_NOCOLOR",
-			    color);
 	a = malloc(sizeof(*a));
 	if (!a)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "comm_split: out of memory");
-	*a = (struct split_args){comm, color, key, newcomm,
-				 DICOMM_CONFIG_INITIALIZER};
-	status = comm_config_copy(&a->config, config ? config : &comm->config);
-	if (status != DICOMM_SUCCESS) {
-		free(a);
-		return status;
-	}
+		return fault_raise(comm, DICOMM_ERR_NO_MEMORY, comm->rank, true,
+				   "comm_split: out of memory");
+	*a = (struct split_args){
+		comm, color, key, newcomm, DICOMM_CONFIG_INITIALIZER, {0}};
+	if (!newcomm)
+		setup_refuse(&a->refusal, FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+					       "comm_split: newcomm is NULL"));
+	if (color < 0 && color != DICOMM_SPLIT_NOCOLOR)
+		setup_refuse(&a->refusal,
+			     FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+				  "comm_split: color %d: neither positive, 0 "
+				  "nor DICOMM_SPLIT_NOCOLOR",
+				  color));
+	setup_refuse(
+		&a->refusal,
+		comm_config_copy(&a->config, config ? config : &comm->config));
 	/* The new communicator meets by an id; only the exchange uses the
 	 * parent. */
 	if (!config)

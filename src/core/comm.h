@@ -476,7 +476,9 @@ static inline enum comm_entry comm_enter_one(struct dicomm_comm *comm)
 		if (entry == COMM_ENTERED)
 			comm->calls = 0;
 	}
-	comm->calls += entry == COMM_ENTERED;
+	/* Others must not touch the count of the thread inside. */
+	if (entry == COMM_ENTERED)
+		comm->calls++;
 	return entry;
 }
 

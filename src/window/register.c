@@ -10,6 +10,7 @@
 #include "src/core/fault.h"
 #include "src/core/share.h"
 #include "src/core/memory.h"
+#include "src/core/setup_call.h"
 #include "src/core/wait.h"
 #include "src/device/device.h"
 #include "src/stream/submit.h"
@@ -46,52 +47,6 @@ void window_free(struct dicomm_window *w)
 	handle_free(&pool, w);
 }
 
-/* What each rank tells the others */
-struct opinion {
-	uint64_t bytes;
-	uint32_t id, status;
-};
-
-static dicomm_result_t agree(struct dicomm_window *w, dicomm_result_t status)
-{
-	struct dicomm_comm *comm = w->comm;
-	struct opinion mine = {w->bytes, w->id, (uint32_t)status};
-	struct opinion *all = calloc((size_t)comm->ranks, sizeof(*all));
-	dicomm_result_t result;
-
-	w->sizes = calloc((size_t)comm->ranks, sizeof(*w->sizes));
-	if (!all || !w->sizes) {
-		free(all);
-		return fault_own(comm,
-				 FAIL(DICOMM_ERR_NO_MEMORY,
-				      "window_register: no memory for %d ranks",
-				      comm->ranks),
-				 -1);
-	}
-	result = control_allgather(comm->control, &mine, all, sizeof(mine),
-				   atomic_load(&comm->timeout_ms));
-	if (result != DICOMM_SUCCESS)
-		result = fault_own(comm, result, -1);
-	for (int r = 0; r < comm->ranks && result == DICOMM_SUCCESS &&
-			status == DICOMM_SUCCESS;
-	     r++) {
-		w->sizes[r] = all[r].bytes;
-		if (all[r].status != DICOMM_SUCCESS)
-			result =
-				FAIL((dicomm_result_t)all[r].status,
-				     "window_register: rank %d has none: %s", r,
-				     dicomm_get_error_string(
-					     (dicomm_result_t)all[r].status));
-		else if (all[r].id != w->id)
-			result = FAIL(DICOMM_ERR_INVALID_USAGE,
-				      "window_register: window %u of rank %d "
-				      "is window %u of rank %d",
-				      w->id, comm->rank, all[r].id, r);
-	}
-	free(all);
-	return status != DICOMM_SUCCESS ? status : result;
-}
-
 static dicomm_result_t check_memory(const struct dicomm_comm *comm, void *buff,
 				    size_t size)
 {
@@ -116,65 +71,118 @@ struct registering {
 	dicomm_window_t *out;
 	void *buff;
 	size_t size;
-	bool ends_alone;
+	int flags;
+	struct setup_refusal refusal;
 };
 
-/* In the data path: peers may put as soon as they have heard of this rank. */
-static dicomm_result_t add(struct dicomm_window *w)
+/* In the data path: peers may put as soon as they have heard of this rank. A
+ * window that is refused has its number on all ranks, too. */
+static void add(struct dicomm_window *w, struct setup_refusal *refusal)
 {
 	struct dicomm_comm *comm = w->comm;
-	dicomm_result_t status = check_memory(comm, w->at, w->bytes);
 
-	if (status == DICOMM_SUCCESS && w->bytes && !w->on_device)
-		status = comm_mem_register(comm, w->at, w->bytes, true,
-					   &w->handles);
+	setup_refuse(refusal, check_memory(comm, w->at, w->bytes));
+	if (refusal->status == DICOMM_SUCCESS && w->bytes && !w->on_device)
+		setup_refuse(refusal, comm_mem_register(comm, w->at, w->bytes,
+							true, &w->handles));
 	w->id = ++comm->windows->registered;
 	w->next = comm->windows->first;
 	comm->windows->first = w;
-	status = agree(w, status);
-	if (status != DICOMM_SUCCESS)
-		window_free(w);
+}
+
+/* The others wait for this rank: what it cannot say in the agreement, it tells
+ * them by a fault. */
+static dicomm_result_t give_up(struct dicomm_comm *comm, dicomm_result_t status)
+{
+	return fault_is(comm) ? fault_report(comm)
+			      : fault_own(comm, status, -1);
+}
+
+static dicomm_result_t make(struct registering *r, struct dicomm_window **out)
+{
+	struct dicomm_comm *comm = r->comm;
+	struct dicomm_window *w = handle_alloc(&pool);
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (w)
+		w->sizes = calloc((size_t)comm->ranks, sizeof(*w->sizes));
+	if (!w || !w->sizes)
+		status = FAIL(DICOMM_ERR_NO_MEMORY,
+			      "window_register: out of memory");
+	else if (!share_enter(comm))
+		status = fault_report(comm);
+	if (status != DICOMM_SUCCESS) {
+		if (w)
+			handle_free(&pool, w);
+		return status;
+	}
+	w->magic = WINDOW_MAGIC;
+	w->comm = comm;
+	w->at = r->buff;
+	w->bytes = r->size;
+	w->on_device = device_has_memory(comm->dev);
+	w->ends_alone = r->flags & DICOMM_WINDOW_ENDS_ALONE;
+	status = windows_begin(comm);
+	if (status == DICOMM_SUCCESS)
+		add(w, &r->refusal);
+	comm_leave(comm);
+	*out = w;
 	return status;
 }
 
-static dicomm_result_t register_now(void *arg)
+/* All ranks say the same, or each finds the same difference. */
+static dicomm_result_t compare(struct dicomm_window *w,
+			       const struct setup_part *parts)
 {
-	struct registering *r = arg;
-	struct dicomm_comm *comm = r->comm;
-	struct dicomm_window *w = handle_alloc(&pool);
-	dicomm_result_t status;
-	bool entered = false;
+	for (int r = 0; r < w->comm->ranks; r++) {
+		const uint64_t *theirs = parts[r].words;
 
-	if (!w)
-		status = fault_own(comm,
-				   FAIL(DICOMM_ERR_NO_MEMORY,
-					"window_register: out of memory"),
-				   -1);
-	else if (!(entered = share_enter(comm)))
-		status = fault_report(comm);
-	else
-		status = windows_begin(comm);
-	/* The others must not wait for this rank. */
-	if (status != DICOMM_SUCCESS && !fault_is(comm))
-		status = fault_own(comm, status, -1);
-	if (w) {
-		w->magic = WINDOW_MAGIC;
-		w->comm = comm;
-		w->at = r->buff;
-		w->bytes = r->size;
-		w->on_device = device_has_memory(comm->dev);
-		w->ends_alone = r->ends_alone;
-		if (status == DICOMM_SUCCESS)
-			status = add(w);
-		else
-			handle_free(&pool, w);
+		w->sizes[r] = theirs[0];
+		if (theirs[1] != parts[0].words[1])
+			return FAIL(DICOMM_ERR_INTERNAL,
+				    "window_register: window %u of rank 0 is "
+				    "window %u of rank %d",
+				    (unsigned)parts[0].words[1],
+				    (unsigned)theirs[1], r);
+		if (theirs[2] != parts[0].words[2])
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "window_register: flags: rank %d gives "
+				    "DICOMM_WINDOW_ENDS_ALONE, and rank %d "
+				    "does not",
+				    theirs[2] ? r : 0, theirs[2] ? 0 : r);
 	}
-	if (entered)
-		comm_leave(comm);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t agree(struct dicomm_window *w,
+			     const struct setup_refusal *refusal)
+{
+	const uint64_t words[SETUP_WORDS] = {w->bytes, w->id, w->ends_alone};
+	struct setup_part *parts;
+	dicomm_result_t status = setup_agree(w->comm, SETUP_WINDOW_REGISTER,
+					     refusal, words, &parts);
+
+	if (!parts)
+		return give_up(w->comm, status);
 	if (status == DICOMM_SUCCESS)
-		*r->out = w;
-	free(r);
+		status = compare(w, parts);
+	free(parts);
 	return status;
+}
+
+static void remove_window(struct dicomm_window *w)
+{
+	struct dicomm_comm *comm = w->comm;
+
+	if (share_enter(comm)) {
+		window_free(w);
+		comm_leave(comm);
+		return;
+	}
+	/* Nobody uses a broken communicator any more. */
+	fault_stop_transports(comm);
+	fault_wait(comm);
+	window_free(w);
 }
 
 /* What is queued ends first, since another thread has the data path. */
@@ -185,13 +193,23 @@ static dicomm_result_t settle(struct dicomm_comm *comm)
 	return fault_is(comm) ? fault_report(comm) : DICOMM_SUCCESS;
 }
 
-static dicomm_result_t register_settled(void *arg)
+static dicomm_result_t register_now(void *arg)
 {
 	struct registering *r = arg;
+	struct dicomm_window *w = NULL;
 	dicomm_result_t status = settle(r->comm);
 
+	if (status == DICOMM_SUCCESS) {
+		status = make(r, &w);
+		if (status != DICOMM_SUCCESS)
+			status = give_up(r->comm, status);
+	}
 	if (status == DICOMM_SUCCESS)
-		return register_now(r);
+		status = agree(w, &r->refusal);
+	if (status == DICOMM_SUCCESS)
+		*r->out = w;
+	else if (w)
+		remove_window(w);
 	free(r);
 	return status;
 }
@@ -204,20 +222,21 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
 	static const char f[] = "window_register";
 	struct registering *r;
 
-	if (!win)
-		return BAD("%s: win is NULL", f);
-	*win = NULL;
+	if (win)
+		*win = NULL;
 	TRY(comm_check(comm, f));
-	if (flags & ~FLAGS)
-		return BAD("%s: flags 0x%x: not in 0x%x", f, (unsigned)flags,
-			   FLAGS);
 	pthread_once(&once, setup);
 	r = malloc(sizeof(*r));
 	if (!r)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory", f);
-	*r = (struct registering){comm, win, buff, size,
-				  flags & DICOMM_WINDOW_ENDS_ALONE};
-	return group_init(comm, register_settled, free, r);
+		return give_up(comm, FAIL(DICOMM_ERR_NO_MEMORY,
+					  "%s: out of memory", f));
+	*r = (struct registering){comm, win, buff, size, flags, {0}};
+	if (!win)
+		setup_refuse(&r->refusal, BAD("%s: win is NULL", f));
+	if (flags & ~FLAGS)
+		setup_refuse(&r->refusal, BAD("%s: flags 0x%x: not in 0x%x", f,
+					      (unsigned)flags, FLAGS));
+	return group_init(comm, register_now, free, r);
 }
 
 /* ---- the end ---- */
@@ -264,37 +283,69 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm, bool only_queued)
 	return status;
 }
 
-static void remove_window(struct dicomm_window *w)
-{
-	struct dicomm_comm *comm = w->comm;
+struct deregistering {
+	struct dicomm_comm *comm;
+	struct dicomm_window *w; /* NULL: refused */
+	struct setup_refusal refusal;
+};
 
-	if (share_enter(comm)) {
-		window_free(w);
-		comm_leave(comm);
-		return;
-	}
-	/* Nobody uses a broken communicator any more. */
-	fault_stop_transports(comm);
-	fault_wait(comm);
-	window_free(w);
+/* All ranks end the same window. */
+static dicomm_result_t agree_on_end(const struct deregistering *d)
+{
+	const uint64_t words[SETUP_WORDS] = {d->w ? d->w->id : 0};
+	struct setup_part *parts;
+	dicomm_result_t status = setup_agree(d->comm, SETUP_WINDOW_DEREGISTER,
+					     &d->refusal, words, &parts);
+
+	if (!parts)
+		return give_up(d->comm, status);
+	for (int r = 1; r < d->comm->ranks && status == DICOMM_SUCCESS; r++)
+		if (parts[r].words[0] != parts[0].words[0])
+			status = FAIL(DICOMM_ERR_INVALID_USAGE,
+				      "window_deregister: win: rank 0 gives "
+				      "its window %u, rank %d its window %u",
+				      (unsigned)parts[0].words[0], r,
+				      (unsigned)parts[r].words[0]);
+	free(parts);
+	return status;
+}
+
+/* A rank whose window is refused takes part. */
+static dicomm_result_t end_with_all(const struct deregistering *d)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	/* A reply to a get may still be read from it. */
+	if (d->w)
+		status = deliver_all(d->comm, false);
+	/* The others have done the same: nothing comes any more. */
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_barrier(d->comm, NULL);
+	if (status == DICOMM_SUCCESS && d->comm->dev)
+		status = dicomm_comm_stream_synchronize(d->comm, NULL);
+	return status == DICOMM_SUCCESS ? agree_on_end(d) : status;
 }
 
 static dicomm_result_t deregister_now(void *arg)
 {
-	struct dicomm_window *w = arg;
-	struct dicomm_comm *comm = w->comm;
+	struct deregistering *d = arg;
+	struct dicomm_comm *comm = d->comm;
+	struct dicomm_window *w = d->w;
 	dicomm_result_t status = settle(comm);
 
-	/* A reply to a get may still be read from it. */
 	if (status == DICOMM_SUCCESS)
-		status = deliver_all(comm, w->ends_alone);
-	/* The others have done the same: nothing comes any more. */
-	if (status == DICOMM_SUCCESS && !w->ends_alone)
-		status = dicomm_barrier(comm, NULL);
-	if (status == DICOMM_SUCCESS && !w->ends_alone && comm->dev)
-		status = dicomm_comm_stream_synchronize(comm, NULL);
-	remove_window(w);
+		status = w && w->ends_alone ? deliver_all(comm, true)
+					    : end_with_all(d);
+	if (w && (status == DICOMM_SUCCESS || !comm_usable(comm)))
+		remove_window(w);
+	free(d);
 	return status;
+}
+
+/* Its memory stays readable for a while. */
+static bool ended_alone(const struct dicomm_window *w)
+{
+	return w && !w->magic && w->ends_alone;
 }
 
 dicomm_result_t dicomm_comm_window_deregister(dicomm_comm_t comm,
@@ -302,11 +353,24 @@ dicomm_result_t dicomm_comm_window_deregister(dicomm_comm_t comm,
 {
 	CANCEL_HELD();
 	static const char f[] = "window_deregister";
+	struct deregistering *d;
+	dicomm_result_t status = DICOMM_SUCCESS;
 
 	TRY(comm_check_handle(comm, f));
 	if (!win || win->magic != WINDOW_MAGIC || win->comm != comm)
-		return BAD("%s: win %p: no window of this communicator, or it "
-			   "was deregistered",
-			   f, (void *)win);
-	return group_init(comm, deregister_now, NULL, win);
+		status = BAD("%s: win %p: no window of this communicator, or "
+			     "it was deregistered",
+			     f, (void *)win);
+	/* Nobody else is in the call. */
+	if (status != DICOMM_SUCCESS &&
+	    (!comm_usable(comm) || ended_alone(win)))
+		return status;
+	d = malloc(sizeof(*d));
+	if (!d)
+		return give_up(comm, FAIL(DICOMM_ERR_NO_MEMORY,
+					  "%s: out of memory", f));
+	*d = (struct deregistering){
+		comm, status == DICOMM_SUCCESS ? win : NULL, {0}};
+	setup_refuse(&d->refusal, status);
+	return group_init(comm, deregister_now, free, d);
 }

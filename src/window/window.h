@@ -106,11 +106,11 @@ static inline void window_copy(void *dst, const void *src, size_t len)
 struct dicomm_window {
 	uint64_t magic;
 	struct dicomm_comm *comm;
-	uint32_t id; /* the same on all ranks */
+	bool ends_alone; /* not with those of the other ranks */
+	uint32_t id;     /* the same on all ranks */
 	uint8_t *at;
 	uint64_t bytes;
 	bool on_device;  /* with memory of its own */
-	bool ends_alone; /* not with those of the other ranks */
 	uint64_t *sizes; /* owned: bytes of each rank */
 	struct mem_handles handles;
 	struct dicomm_window *next;

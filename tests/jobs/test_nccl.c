@@ -736,8 +736,12 @@ static void grow_in_a_group(struct job_rank *me)
 		"needs the id");
 	REFUSES(ncclCommGrow(NULL, 4, &other, 2, &none, NULL), ARGUMENT,
 		"all zeros");
-	REFUSES(ncclCommGrow(old[0], 2, &id, -1, &none, NULL), ARGUMENT,
-		"nranks 2");
+	/* All old ranks refuse it together. */
+	MUST(ncclGroupStart());
+	for (int r = 0; r < 2; r++)
+		MUST(ncclCommGrow(old[r], 4 - 2 * r, NULL, -1, &grown[r],
+				  NULL));
+	REFUSES(ncclGroupEnd(), ARGUMENT, "nranks 2");
 	JOB_CHECK(!none, "a handle");
 	MUST(ncclGroupStart());
 	for (int r = 0; r < 4; r++)

@@ -15,6 +15,13 @@
 
 #define THREADS 3
 #define ROUNDS 40
+#define MANY_THREADS 8
+/* Without optimisation, threads do more to each other in between. */
+#ifdef __OPTIMIZE__
+#define SHORT_GROUPS_S 0.5
+#else
+#define SHORT_GROUPS_S 4.0
+#endif
 #define LARGE ((size_t)1 << 18) /* elements */
 #define PATIENCE_S 15.0
 
@@ -232,6 +239,44 @@ static void groups(struct job_rank *me)
 START_TEST(each_thread_has_its_own_groups)
 {
 	run(groups, _i);
+}
+END_TEST
+
+/* A rank sends to itself, so that groups are short and their threads meet
+ * often. */
+static void *talk_to_itself(void *arg)
+{
+	struct worker *w = arg;
+	struct job_rank *me = w->me;
+	double until = job_seconds() + SHORT_GROUPS_S;
+
+	for (int mine = 0; job_seconds() < until; mine++) {
+		int theirs = -1;
+
+		JOB_TRY(dicomm_group_start());
+		JOB_TRY(dicomm_send_tag(&mine, 1, DICOMM_INT32, me->rank,
+					w->number, me->comm, NULL));
+		JOB_TRY(dicomm_recv_tag(&theirs, 1, DICOMM_INT32, me->rank,
+					w->number, me->comm, NULL, NULL));
+		JOB_TRY(dicomm_group_end());
+		JOB_CHECK(theirs == mine, "thread %d, group %d: got %d",
+			  w->number, mine, theirs);
+	}
+	return NULL;
+}
+
+static void short_groups(struct job_rank *me)
+{
+	struct worker w[MANY_THREADS];
+
+	start(w, me, MANY_THREADS, talk_to_itself);
+	join(w, MANY_THREADS);
+}
+
+START_TEST(short_groups_of_many_threads_end)
+{
+	job_run(&(struct job){
+		.run = short_groups, .ranks = 1, .timeout_s = 60});
 }
 END_TEST
 
@@ -513,6 +558,7 @@ int main(void)
 {
 	Suite *suite = suite_create("threads");
 	TCase *t = tcase_create("threads");
+	TCase *g = tcase_create("groups");
 
 	tcase_set_timeout(t, 100);
 	tcase_add_loop_test(t, a_receive_does_not_hold_up_the_send_it_waits_for,
@@ -531,5 +577,8 @@ int main(void)
 	tcase_add_loop_test(t, a_time_out_ends_the_calls_of_all_threads, 0,
 			    ROUTES);
 	suite_add_tcase(suite, t);
+	tcase_set_timeout(g, 100);
+	tcase_add_test(g, short_groups_of_many_threads_end);
+	suite_add_tcase(suite, g);
 	return runner_main(suite);
 }

@@ -707,6 +707,48 @@ START_TEST(an_average_of_the_largest_value_does_not_overflow)
 }
 END_TEST
 
+/* The largest number of a type, what is lost when it is added, and the least
+ * that is not: as include/dicomm.h says. */
+START_TEST(sums_beyond_the_largest_number_are_infinity_or_nan)
+{
+	static const struct {
+		dicomm_datatype_t type;
+		uint16_t most, lost, more, beyond;
+	} of[] = {{DICOMM_FLOAT8E4M3, 0x7e, 0x58, 0x59, 0x7f},
+		  {DICOMM_FLOAT8E5M2, 0x7b, 0x6b, 0x6c, 0x7c},
+		  {DICOMM_FLOAT8E4M3FNUZ, 0x7f, 0x57, 0x58, 0x80},
+		  {DICOMM_FLOAT8E5M2FNUZ, 0x7f, 0x6f, 0x70, 0x80},
+		  {DICOMM_FLOAT16, 0x7bff, 0x4bff, 0x4c00, 0x7c00},
+		  {DICOMM_BFLOAT16, 0x7f7f, 0x7aff, 0x7b00, 0x7f80}};
+
+	for (int isa = 0; next_isa(&isa);)
+		for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
+			dicomm_datatype_t type = of[i].type;
+			uint16_t sign = type_bytes(type) == 1 ? 0x80 : 0x8000;
+			uint16_t most = of[i].most | sign;
+			uint16_t more = of[i].more | sign;
+			uint16_t zero = 0, r = 0;
+			const void *src[] = {&most, &more, &zero};
+			double x;
+
+			reduce_kernel(type, DICOMM_SUM, false)(&r, &of[i].most,
+							       &of[i].lost, 1);
+			ck_assert_uint_eq(r, of[i].most);
+			reduce_kernel(type, DICOMM_SUM, false)(&r, &of[i].most,
+							       &of[i].more, 1);
+			ck_assert_uint_eq(r, of[i].beyond);
+			reduce_fold(type, DICOMM_SUM, &r, src, 3, 1);
+			x = arithmetic_load(type, &r);
+			ck_assert_msg(type == DICOMM_FLOAT8E5M2 ||
+						      type_bytes(type) == 2
+					      ? isinf(x) && x < 0
+					      : isnan(x),
+				      "%s: below the least: %g",
+				      type_name(type), x);
+		}
+}
+END_TEST
+
 /* An infinite input is no overflow. */
 START_TEST(an_average_with_infinity_is_infinite)
 {
@@ -894,6 +936,46 @@ START_TEST(the_best_instruction_set_is_chosen)
 }
 END_TEST
 
+/* Without fused multiply-add, and with weights in the type that it computes
+ * in: as include/dicomm.h says. */
+START_TEST(weighted_sums_round_products_and_sums)
+{
+	static const double weights[] = {1.0 / 3, -0.7, 1e-3};
+	static const dicomm_datatype_t of[] = {DICOMM_FLOAT64, DICOMM_FLOAT32,
+					       DICOMM_BFLOAT16,
+					       DICOMM_FLOAT8E4M3};
+
+	for (int isa = 0; next_isa(&isa);)
+		for (int i = 0; i < 4000; i++) {
+			dicomm_datatype_t type = of[i % 4];
+			uint64_t in[3] = {0}, want = 0, got = 0;
+			const void *src[] = {&in[0], &in[1], &in[2]};
+			volatile double sum = 0, product;
+			volatile float short_sum = 0, part;
+
+			for (int k = 0; k < 3; k++) {
+				double x = (double)(int64_t)random64() / 0x1p63;
+
+				arithmetic_store(type, &in[k], x);
+				x = arithmetic_load(type, &in[k]);
+				product = weights[k] * x;
+				part = (float)weights[k] * (float)x;
+				sum = k ? sum + product : product;
+				short_sum = k ? short_sum + part : part;
+			}
+			arithmetic_store(type, &want,
+					 type == DICOMM_FLOAT64
+						 ? sum
+						 : (double)short_sum);
+			reduce_weighted(type, &got, src, weights, 3, 1);
+			ck_assert_msg(got == want, "%s %s: %#llx, not %#llx",
+				      reduce_isa(), type_name(type),
+				      (unsigned long long)got,
+				      (unsigned long long)want);
+		}
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("reduce");
@@ -920,6 +1002,8 @@ static Suite *suite(void)
 	tcase_add_loop_test(
 		c, an_average_of_the_largest_value_does_not_overflow, 8, TYPES);
 	tcase_add_test(c, an_average_with_infinity_is_infinite);
+	tcase_add_test(c, sums_beyond_the_largest_number_are_infinity_or_nan);
+	tcase_add_test(c, weighted_sums_round_products_and_sums);
 	tcase_add_loop_test(c, the_state_of_the_caller_does_not_show, 0, TYPES);
 	suite_add_tcase(s, c);
 	return s;

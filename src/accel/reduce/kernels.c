@@ -696,7 +696,10 @@ INLINE void lanes_store(void *p, lanes f)
 	__mmask16 nan = _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q);
 
 	f = _mm512_mask_mov_ps(f, nan, _mm512_set1_ps(float32(NAN32)));
-	_mm256_storeu_si256(p, _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
+	/* All lanes. _mm512_cvtps_ph() is the same, but without optimisation
+	 * it is a macro that gcc warns of. */
+	_mm256_storeu_si256(
+		p, _mm512_maskz_cvtps_ph(0xffff, f, _MM_FROUND_TO_NEAREST_INT));
 }
 
 INLINE lanes lanes_all(float f)
