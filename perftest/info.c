@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dicomm-info: prints what the library finds on this machine, and its
  * settings. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <popt.h>
@@ -55,17 +56,30 @@ static json_t *string_of(const char *bytes)
 	return string;
 }
 
+/* The file of the library that runs here: there may be several on a machine. */
+static void library_path(char *path, size_t len)
+{
+	char *whole = NULL;
+	Dl_info found;
+
+	if (dladdr((void *)dicomm_get_version, &found) && found.dli_fname)
+		whole = realpath(found.dli_fname, NULL);
+	snprintf(path, len, "%s", whole ? whole : "unknown");
+	free(whole);
+}
+
 /* Each of these functions adds its facts to the object, or prints them. */
 
 static int show_version(json_t *json)
 {
 	struct utsname system;
-	char text[32];
+	char text[32], path[PATH_MAX];
 	int version = 0;
 
 	dicomm_get_version(&version);
 	snprintf(text, sizeof(text), "%d.%d.%d", version / 10000,
 		 version / 100 % 100, version % 100);
+	library_path(path, sizeof(path));
 	if (uname(&system) < 0)
 		memset(&system, 0, sizeof(system));
 	if (json) {
@@ -74,6 +88,7 @@ static int show_version(json_t *json)
 				    json_integer(version));
 		json_object_set_new(json, "header_code",
 				    json_integer(DICOMM_VERSION));
+		json_object_set_new(json, "library", string_of(path));
 		json_object_set_new(json, "host", string_of(system.nodename));
 		json_object_set_new(json, "kernel",
 				    json_string(system.release));
@@ -81,6 +96,7 @@ static int show_version(json_t *json)
 	}
 	printf("version    %s (header %d, library %d)\n", text, DICOMM_VERSION,
 	       version);
+	printf("library    %s\n", path);
 	printf("host       %s, %s %s, %s\n", system.nodename, system.sysname,
 	       system.release, system.machine);
 	return 0;

@@ -28,7 +28,7 @@ parts() { # words
 # --- the parts ----------------------------------------------------------------
 
 info 0 --version
-parts version host
+parts version library host
 has '^version    [0-9]*\.[0-9]*\.[0-9]* (header [0-9]*, library [0-9]*)$'
 has "^host       $(uname -n), Linux $(uname -r), "
 info 0 --devices
@@ -61,9 +61,9 @@ has '^parameter  DICOMM_BOOTSTRAP_TIMEOUT  *int  *60  *(default)$'
 	fail "$last: a parameter without help or default"
 has '^           .* (also read: NCCL_IB_HCA); default '
 info 0
-parts version host device transport path machine numa cache parameter
+parts version library host device transport path machine numa cache parameter
 info 0 --version --machine
-parts version host machine numa cache
+parts version library host machine numa cache
 
 # --- the table of algorithms ----------------------------------------------------
 

@@ -19,9 +19,8 @@ make_it() {
 
 make_it install
 [ $bad -eq 0 ] || exit 1
-# The library was told another place to be in; if it is a shared one.
-LD_LIBRARY_PATH=$to/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
+# Nobody says where the library is.
+unset LD_LIBRARY_PATH
 
 cd "$out" || exit 99
 "$to/bin/dicomm-info" --version >"$out/table" 2>"$out/errors" ||
@@ -78,17 +77,30 @@ if [ -e "$to/lib/libdicomm.so" ]; then
 		>"$out/nccl.c"
 	if ${CC:-cc} -o "$out/nccl" "$out/nccl.c" -L"$to/lib/dicomm/compat" \
 		-lnccl -Wl,-rpath-link,"$to/lib" >"$out/table" 2>&1; then
-		env -u LD_LIBRARY_PATH "$to/bin/dicomm-run" "$out/nccl" \
+		"$to/bin/dicomm-run" "$out/nccl" \
 			>"$out/table" 2>"$out/errors" || fail "dicomm-run"
 		has "from $to/lib/dicomm/compat "
 	else
 		fail "linking with -lnccl"
 	fi
-	grep -q "^configured=$to/lib/dicomm/compat\$" "$to/bin/dicomm-run" ||
-		fail "dicomm-run was told another folder"
 else
 	[ ! -e "$to/bin/dicomm-run" ] || fail "dicomm-run without a library"
 fi
+
+# Moved elsewhere, all of it still finds the rest of it.
+mv "$to" "$out/moved" && to=$out/moved
+"$to/bin/dicomm-info" --version >"$out/table" 2>"$out/errors" ||
+	fail "dicomm-info, moved"
+if [ -e "$to/lib/libdicomm.so" ]; then
+	has "^library    $to/lib/libdicomm.so"
+	"$to/bin/dicomm-run" "$out/nccl" >"$out/table" 2>"$out/errors" ||
+		fail "dicomm-run, moved"
+	has "from $to/lib/dicomm/compat "
+fi
+PKG_CONFIG_PATH=$to/lib/pkgconfig pkg-config --cflags --libs dicomm \
+	>"$out/table" 2>"$out/errors" || fail "pkg-config, moved"
+has "$to/lib"
+mv "$out/moved" "$out/prefix" && to=$out/prefix
 
 # Over others of an earlier version, too
 cd - >/dev/null || exit 99

@@ -2,6 +2,7 @@
 /* Open UCX without the effects that loading it has on a process. */
 #include "transports/ucx/load.h"
 #include "src/base/descriptors.h"
+#include "src/base/library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -83,14 +84,10 @@ static void *open_library(void)
 
 static void load(void)
 {
-	static const struct {
-		const char *name;
-		size_t at;
-	} functions[] = {
-#define UCX_ENTRY(f) {#f, offsetof(struct ucx_api, f)},
-		UCX_FUNCTIONS(UCX_ENTRY)
+#define UCX_ENTRY(f) LIBRARY_FUNCTION(struct ucx_api, f)
+	static const struct library_function functions[] = {
+		UCX_FUNCTIONS(UCX_ENTRY)};
 #undef UCX_ENTRY
-	};
 	void *library = open_library();
 	unsigned major, minor, release;
 
@@ -100,16 +97,10 @@ static void load(void)
 		snprintf(why_not, sizeof(why_not), "%s", dlerror());
 		return;
 	}
-	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
-		void *f = dlsym(library, functions[i].name);
-
-		if (!f) {
-			snprintf(why_not, sizeof(why_not), "%s has no %s",
-				 LIBRARY, functions[i].name);
-			return;
-		}
-		*(void **)((char *)&ucx + functions[i].at) = f;
-	}
+	if (!library_fill(library, LIBRARY, functions,
+			  sizeof(functions) / sizeof(*functions), &ucx, why_not,
+			  sizeof(why_not)))
+		return;
 	ucx.ucp_get_version(&major, &minor, &release);
 	ucx.needs_no_context = major > 1 || minor >= 19;
 	if (major != UCP_API_MAJOR || minor < UCP_API_MINOR)

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <ucp/api/ucp.h>
 
+#include "src/base/library.h"
+
 #define UCX_FUNCTIONS(X)                  \
 	X(ucp_get_version)                \
 	X(ucp_get_version_string)         \
@@ -38,14 +40,12 @@
 	X(ucp_request_free)               \
 	X(ucs_status_string)
 
-#define UCX_MEMBER(f) __typeof__(f) *f;
 struct ucx_api {
-	UCX_FUNCTIONS(UCX_MEMBER)
+	UCX_FUNCTIONS(LIBRARY_POINTER)
 	/* Copies memory of CUDA in threads without a current context, too: from
 	 * 1.19 on. */
 	bool needs_no_context;
 };
-#undef UCX_MEMBER
 
 extern struct ucx_api ucx;
 

@@ -191,12 +191,14 @@ _FUNCTIONS = {
 
 
 def _open():
-    """Load libdicomm: LIBDICOMM_FILE, else one beside this file (in a wheel
-    that brings it along), else where the system finds libraries."""
+    """Load libdicomm: LIBDICOMM_FILE, else that of the wheel dicomm, else
+    where the system finds libraries."""
     name = os.environ.get("LIBDICOMM_FILE")
     if not name:
-        name = os.path.join(os.path.dirname(__file__), "lib/libdicomm.so.1")
-        if not os.path.exists(name):
+        try:
+            import dicomm
+            name = dicomm.get_library()
+        except ImportError:
             name = "libdicomm.so.1"
     try:
         library = ctypes.CDLL(name)

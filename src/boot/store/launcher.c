@@ -28,7 +28,8 @@ static dicomm_result_t fail_none(void)
 	if (getenv("PMIX_RANK"))
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "started by a PMIx launcher, but this library was "
-			    "built without PMIx; usable are: %s",
+			    "built without PMIx or finds no libpmix.so.2; "
+			    "usable are: %s",
 			    text);
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
 		    "no launcher found that says which rank this is; looked "

@@ -6,7 +6,11 @@
  * The process stays a client of PMIx until it ends, because it may also use
  * MPI, which shares this client. If a process ends without PMIx_Finalize(), the
  * launcher assumes that it was killed.
+ *
+ * libpmix is opened here and not linked: most programs are started without it,
+ * and on most machines there is none.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +21,24 @@
 #include <pmix.h>
 
 #include "src/base/clock.h"
+#include "src/base/library.h"
 #include "src/base/log.h"
 #include "src/boot/store/launcher.h"
+
+#define LIBRARY "libpmix.so.2"
+#define PMIX_FUNCTIONS(X)    \
+	X(PMIx_Init)         \
+	X(PMIx_Finalize)     \
+	X(PMIx_Error_string) \
+	X(PMIx_Put)          \
+	X(PMIx_Commit)       \
+	X(PMIx_Fence_nb)     \
+	X(PMIx_Get)          \
+	X(PMIx_Value_destruct)
+
+static struct api {
+	PMIX_FUNCTIONS(LIBRARY_POINTER)
+} api;
 
 /* Shared with the callback of PMIx, which may run after this process has given
  * up. The last user frees it. */
@@ -37,21 +57,64 @@ static struct {
 	int ids_made; /* each id has its own key */
 } pmix = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* The components that libpmix opens look for its functions in the process. */
+static void *open_library(void)
+{
+	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+
+#ifdef PMIX_LIBDIR /* where it is when the linker does not know it */
+	if (!library)
+		library = dlopen(PMIX_LIBDIR "/" LIBRARY,
+				 RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+#endif
+	return library;
+}
+
+static bool load(void)
+{
+#define ENTRY(f) LIBRARY_FUNCTION(struct api, f)
+	static const struct library_function functions[] = {
+		PMIX_FUNCTIONS(ENTRY)};
+	static const size_t n = sizeof(functions) / sizeof(*functions);
+	static bool loaded;
+	void *library;
+	char why[256];
+
+	if (loaded)
+		return true;
+	library = open_library();
+	if (!library)
+		log_info("PMIx: %s", dlerror());
+	else if (library_fill(library, LIBRARY, functions, n, &api, why,
+			      sizeof(why)))
+		loaded = true;
+	else
+		log_info("PMIx: %s", why);
+	return loaded;
+}
+
 static bool pmix_present(void)
 {
-	return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK");
+	bool loaded;
+
+	if (!getenv("PMIX_NAMESPACE") || !getenv("PMIX_RANK"))
+		return false;
+	pthread_mutex_lock(&pmix.lock);
+	loaded = load();
+	pthread_mutex_unlock(&pmix.lock);
+	return loaded;
 }
 
 static dicomm_result_t fail(const char *what, pmix_status_t status)
 {
 	return FAIL(DICOMM_ERR_SYSTEM, "PMIx: %s: %s", what,
-		    PMIx_Error_string(status));
+		    api.PMIx_Error_string(status));
 }
 
 static void finalize_at_exit(void)
 {
 	if (pmix.pid == getpid())
-		PMIx_Finalize(NULL, 0);
+		api.PMIx_Finalize(NULL, 0);
 }
 
 static dicomm_result_t init(void)
@@ -60,12 +123,18 @@ static dicomm_result_t init(void)
 
 	if (pmix.pid == getpid())
 		return DICOMM_SUCCESS;
-	status = PMIx_Init(&pmix.self, NULL, 0);
+	status = api.PMIx_Init(&pmix.self, NULL, 0);
 	if (status != PMIX_SUCCESS)
 		return fail("init", status);
 	pmix.pid = getpid();
 	atexit(finalize_at_exit);
 	return DICOMM_SUCCESS;
+}
+
+static void release(pmix_value_t *value)
+{
+	api.PMIx_Value_destruct(value);
+	free(value);
 }
 
 static dicomm_result_t get_ranks(int *out)
@@ -75,14 +144,14 @@ static dicomm_result_t get_ranks(int *out)
 	pmix_status_t status;
 
 	job.rank = PMIX_RANK_WILDCARD;
-	status = PMIx_Get(&job, PMIX_JOB_SIZE, NULL, 0, &value);
+	status = api.PMIx_Get(&job, PMIX_JOB_SIZE, NULL, 0, &value);
 	if (status != PMIX_SUCCESS)
 		return fail(PMIX_JOB_SIZE, status);
 	if (value->type == PMIX_UINT32)
 		*out = (int)value->data.uint32;
 	else
 		status = PMIX_ERR_TYPE_MISMATCH;
-	PMIX_VALUE_RELEASE(value);
+	release(value);
 	return status == PMIX_SUCCESS ? DICOMM_SUCCESS
 				      : fail(PMIX_JOB_SIZE, status);
 }
@@ -133,13 +202,13 @@ static dicomm_result_t pass_fence(void)
 	struct fence *f = create_fence();
 	pmix_status_t status;
 	struct timespec t;
-	pmix_info_t collect;
-	bool yes = true, done;
+	pmix_info_t collect = {.value = {.type = PMIX_BOOL, .data.flag = true}};
+	bool done;
 
 	if (!f)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "PMIx: out of memory");
-	PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
-	status = PMIx_Fence_nb(NULL, 0, &collect, 1, fence_done, f);
+	snprintf(collect.key, sizeof(collect.key), "%s", PMIX_COLLECT_DATA);
+	status = api.PMIx_Fence_nb(NULL, 0, &collect, 1, fence_done, f);
 	if (status != PMIX_SUCCESS) {
 		pthread_mutex_lock(&f->lock);
 		f->users--;
@@ -166,10 +235,10 @@ static dicomm_result_t pass_fence(void)
 static dicomm_result_t put_id(const char *key, char *text)
 {
 	pmix_value_t value = {.type = PMIX_STRING, .data.string = text};
-	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &value);
+	pmix_status_t status = api.PMIx_Put(PMIX_GLOBAL, key, &value);
 
 	if (status == PMIX_SUCCESS)
-		status = PMIx_Commit();
+		status = api.PMIx_Commit();
 	return status == PMIX_SUCCESS ? DICOMM_SUCCESS : fail("put", status);
 }
 
@@ -178,12 +247,13 @@ static dicomm_result_t get_id(const char *key, dicomm_unique_id_t *id)
 	pmix_proc_t first = pmix.self;
 	pmix_value_t *value;
 	pmix_status_t status;
-	pmix_info_t bound;
-	int timeout_s = launcher_patience_s();
+	pmix_info_t bound = {.value = {.type = PMIX_INT}};
+
+	bound.value.data.integer = launcher_patience_s();
 
 	first.rank = 0;
-	PMIX_INFO_LOAD(&bound, PMIX_TIMEOUT, &timeout_s, PMIX_INT);
-	status = PMIx_Get(&first, key, &bound, 1, &value);
+	snprintf(bound.key, sizeof(bound.key), "%s", PMIX_TIMEOUT);
+	status = api.PMIx_Get(&first, key, &bound, 1, &value);
 	if (status != PMIX_SUCCESS)
 		return fail("get the id of rank 0", status);
 	if (value->type == PMIX_STRING &&
@@ -191,7 +261,7 @@ static dicomm_result_t get_id(const char *key, dicomm_unique_id_t *id)
 		snprintf(id->text, sizeof(id->text), "%s", value->data.string);
 	else
 		status = PMIX_ERR_TYPE_MISMATCH;
-	PMIX_VALUE_RELEASE(value);
+	release(value);
 	return status == PMIX_SUCCESS ? DICOMM_SUCCESS
 				      : fail("id of rank 0", status);
 }

@@ -17,6 +17,7 @@
 #include "transports/transport.h"
 #include "transports/verbs/nic/choose.h"
 #include "transports/verbs/nic/gid.h"
+#include "transports/verbs/nic/load.h"
 #include "transports/verbs/nic/ipv4.h"
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/registration.h"
@@ -273,16 +274,19 @@ close:
 	return n;
 }
 
-/* List all ports of the machine. If there are none, *error is an errno that
- * says why. */
-static int list_ports(struct verbs_port *ports, int *error)
+/* List all ports of the machine. If there are none, `why` says why. */
+static int list_ports(struct verbs_port *ports, char *why, size_t len)
 {
 	struct ibv_device **devices;
 	int n = 0, count = 0;
 
+	if (!verbs_load(why, len))
+		return 0;
 	pthread_once(&once, setup);
 	devices = ibv_get_device_list(&count);
-	*error = devices ? ENODEV : errno;
+	if (!devices || !count)
+		snprintf(why, len, "no RDMA device: %s",
+			 strerror(devices ? ENODEV : errno));
 	for (int i = 0; devices && i < count; i++)
 		n += list_ports_of(devices[i], &ports[n], VERBS_PORTS_MAX - n);
 	if (devices)
@@ -293,13 +297,9 @@ static int list_ports(struct verbs_port *ports, int *error)
 bool verbs_nic_find(char *why, size_t len)
 {
 	struct verbs_port ports[VERBS_PORTS_MAX];
-	int error, n = list_ports(ports, &error);
+	int n = list_ports(ports, why, len);
 
-	if (!n) {
-		snprintf(why, len, "no RDMA device: %s", strerror(error));
-		return false;
-	}
-	return verbs_choose_usable(ports, n, why, len) > 0;
+	return n && verbs_choose_usable(ports, n, why, len) > 0;
 }
 
 static dicomm_result_t choose_gids(struct verbs_nic *nic)
@@ -487,10 +487,10 @@ dicomm_result_t verbs_nics_get(unsigned turn, const struct tp_place *place,
 	dicomm_result_t status = DICOMM_SUCCESS;
 	char why[256];
 	unsigned taken, got = 0;
-	int error, n;
+	int n = list_ports(ports, why, sizeof(why));
 
-	n = list_ports(ports, &error);
-	n = verbs_choose_usable(ports, n, why, sizeof(why));
+	if (n)
+		n = verbs_choose_usable(ports, n, why, sizeof(why));
 	if (!n)
 		return FAIL(DICOMM_ERR_NO_PATH, "verbs: %s", why);
 	find_steps(ports, n, place);

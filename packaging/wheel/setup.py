@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The wheel has programs of this platform, and serves any Python."""
+
+import setuptools
+from setuptools.command.bdist_wheel import bdist_wheel
+
+
+class PlatformDistribution(setuptools.Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+class AnyPythonWheel(bdist_wheel):
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+setuptools.setup(
+    distclass=PlatformDistribution, cmdclass={"bdist_wheel": AnyPythonWheel})

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Libraries that are opened at run time, so that this one starts without them.
+ * The functions that it calls of such a library are listed once, by a macro
+ * LIST(X) with X(NAME) for each, and kept in a struct of pointers:
+ *
+ *	static struct api {
+ *		LIST(LIBRARY_POINTER)
+ *	} api;
+ *	#define ENTRY(f) LIBRARY_FUNCTION(struct api, f)
+ *	static const struct library_function functions[] = {LIST(ENTRY)};
+ */
+#ifndef DICOMM_BASE_LIBRARY_H
+#define DICOMM_BASE_LIBRARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct library_function {
+	const char *name;
+	size_t at; /* of its pointer in the table */
+};
+
+#define LIBRARY_POINTER(f) __typeof__(f) *f;
+#define LIBRARY_FUNCTION(table, f) {#f, offsetof(table, f)},
+
+/* Fill in the table with `n` functions of an open library. `soname` is for
+ * `why`, which says what is missing if the result is false. */
+bool library_fill(void *library, const char *soname,
+		  const struct library_function *functions, size_t n,
+		  void *table, char *why, size_t len);
+
+#endif
