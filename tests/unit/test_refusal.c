@@ -569,7 +569,8 @@ START_TEST(a_crowd_of_strangers_does_not_push_out_who_has_proved_himself)
 {
 	struct meet *m = meet_create(MEET_THREADS, 2);
 	pid_t pid = start_id_server(m, 40);
-	struct client_patience p = {clock_ns() + 5000000000u, NULL, false};
+	struct client_patience p = {clock_ns() + 5000000000u, NULL, false,
+				    NULL};
 	char address[SOCK_NAME], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *client;
@@ -609,7 +610,7 @@ int getaddrinfo(const char *restrict host, const char *restrict port,
 
 START_TEST(all_addresses_of_a_host_are_tried)
 {
-	struct client_patience p = {clock_ns() + 5000000000u, NULL, true};
+	struct client_patience p = {clock_ns() + 5000000000u, NULL, true, NULL};
 	char address[SOCK_NAME], name[SOCK_TEXT], why[FRAME_TEXT];
 	struct client *client;
 	uint8_t key[AUTH_KEY];
@@ -708,7 +709,8 @@ END_TEST
 
 static struct client *come_in(const dicomm_unique_id_t *id)
 {
-	struct client_patience p = {clock_ns() + 5000000000u, NULL, false};
+	struct client_patience p = {clock_ns() + 5000000000u, NULL, false,
+				    NULL};
 	char address[SOCK_NAME], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *c;
