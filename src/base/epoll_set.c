@@ -33,9 +33,14 @@ void epoll_set_remove(int set, int fd)
 
 void epoll_set_close(int set, int fd)
 {
+	socklen_t len = sizeof(int);
+	int listens = 0;
+
 	epoll_set_remove(set, fd);
-	/* The peer of a socket is to see the end, whoever has copies of it. On
-	 * anything else this does nothing. */
-	shutdown(fd, SHUT_RDWR);
+	/* The peer of a connection is to see the end, whoever has copies of the
+	 * socket. One that listens may go on to listen for who has the copy. */
+	getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len);
+	if (!listens)
+		shutdown(fd, SHUT_RDWR);
 	close(fd);
 }
