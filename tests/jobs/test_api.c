@@ -153,8 +153,8 @@ static void bad_blocks(struct job_rank *me)
 		    "18446744073709551615");
 	JOB_REFUSED(dicomm_alltoallv(a, one, at, b, unlike, at, t, c, NULL),
 		    BAD, "itself");
-	JOB_REFUSED(dicomm_alltoallv(a, one, at, a, one, at, t, c, NULL), BAD,
-		    "overlap");
+	JOB_REFUSED(dicomm_alltoallv(a, one, at, a + 1, one, at, t, c, NULL),
+		    BAD, "overlap");
 	JOB_REFUSED(dicomm_allgatherv(a, b, NULL, at, t, c, NULL), BAD,
 		    "recvcounts is NULL");
 	JOB_REFUSED(dicomm_allgatherv(a, b, one, NULL, t, c, NULL), BAD,
