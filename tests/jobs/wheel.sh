@@ -54,7 +54,7 @@ expect '# Out of bounds values : 0 OK' \
 expect '# Collective test starting: all_reduce_perf' \
 	all_reduce_perf --ranks 2 -b 8 -e 8 -n 1 -w 0
 expect "from $site/dicomm/lib/dicomm/compat " dicomm-run true
-expect usage: dicomm-plan --help
+expect Usage: dicomm-plan --help
 PKG_CONFIG_PATH=$(python3 -c 'import dicomm; print(dicomm.get_pkgconfig())')
 export PKG_CONFIG_PATH
 expect '' ${CC:-cc} -o several "$top/examples/several_ranks_one_process.c" \
