@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NICs without shared receive queues, whatever they have. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
+
+#include "tests/mock/real_verbs.h"
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
@@ -10,7 +11,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	int error;
 
 	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "ibv_query_device");
+		*(void **)&real = real_verbs("ibv_query_device");
 	error = real(context, attr);
 	attr->max_srq = attr->max_srq_wr = attr->max_srq_sge = 0;
 	return error;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/mock/peer_memory.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
@@ -11,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "tests/mock/peek.h"
+#include "tests/mock/real_verbs.h"
 
 /* Memory of a device that a NIC knows. */
 struct region {
@@ -51,7 +51,7 @@ static struct ibv_mr *real_reg(struct ibv_pd *pd, void *addr, size_t bytes,
 	static __typeof__(ibv_reg_mr_iova2) *real;
 
 	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "ibv_reg_mr_iova2");
+		*(void **)&real = real_verbs("ibv_reg_mr_iova2");
 	return real(pd, addr, bytes, iova, access);
 }
 
@@ -132,7 +132,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 		return NULL;
 	}
 	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "ibv_reg_dmabuf_mr");
+		*(void **)&real = real_verbs("ibv_reg_dmabuf_mr");
 	return real(pd, offset, length, iova, fd, access);
 }
 
@@ -142,7 +142,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	struct region **at = &regions, *gone;
 
 	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "ibv_dereg_mr");
+		*(void **)&real = real_verbs("ibv_dereg_mr");
 	pthread_mutex_lock(&lock);
 	while (*at && (*at)->mr != mr)
 		at = &(*at)->next;
@@ -187,7 +187,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	struct ibv_context *context;
 
 	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "ibv_open_device");
+		*(void **)&real = real_verbs("ibv_open_device");
 	context = real(device);
 	/* All devices here have one driver. */
 	if (context) {

@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -22,6 +21,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "tests/mock/real_verbs.h"
 #include "tests/support/capture.h"
 #include "tests/support/residue.h"
 #include "tests/support/runner.h"
@@ -822,7 +822,7 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	int (*real)(struct rdma_cm_id *, struct rdma_conn_param *);
 
-	*(void **)&real = dlsym(RTLD_NEXT, "rdma_accept");
+	*(void **)&real = real_verbs("rdma_accept");
 	if (atomic_load(&unanswered) < 0)
 		return real(id, p);
 	atomic_fetch_add(&unanswered, 1);
