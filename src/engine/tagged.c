@@ -546,8 +546,10 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 	memcpy((uint8_t *)op->call.recv + op->tagged.moved, body, line->len);
 	comm->stats.bytes_ring += line->len;
 	op->tagged.moved += line->len;
+	left -= line->len;
+	/* From here on, the peer may write the line again. */
 	message_consumed(peer, TP_TAGGED, seq);
-	if (line->len == left) {
+	if (!left) {
 		op_list_remove(&from->coming, op);
 		done(op);
 	}
