@@ -316,8 +316,10 @@ static dicomm_result_t register_buffers(struct operation *op)
 static void drop_buffers(struct operation *op)
 {
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
-		comm_mem_deregister(op->comm, &op->handles[b]);
-		block_runs_deregister(op->comm, &op->runs[b]);
+		if (op->handles[b].transports)
+			comm_mem_deregister(op->comm, &op->handles[b]);
+		if (op->runs[b].run)
+			block_runs_deregister(op->comm, &op->runs[b]);
 	}
 }
 
