@@ -2,6 +2,7 @@
 /* Requests: single operations of a host stream, asked for, waited for, or
  * called back. */
 #include <check.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -476,6 +477,51 @@ START_TEST(what_is_wrong_is_refused)
 }
 END_TEST
 
+static _Thread_local unsigned signals;
+
+/* In the place of the C library's: counts those of this thread. */
+int pthread_cond_signal(pthread_cond_t *cond)
+{
+	int (*next)(pthread_cond_t *);
+
+	*(void **)&next = dlsym(RTLD_NEXT, "pthread_cond_signal");
+	signals++;
+	return next(cond);
+}
+
+/* A blocking call beside a queued one drives itself: the progress thread is not
+ * woken in each. */
+static void alone(struct job_rank *me)
+{
+	enum { CALLS = 400 };
+	dicomm_stream_t stream = new_stream();
+	int32_t x = 1, y = 0;
+	unsigned before;
+
+	JOB_TRY(dicomm_recv_tag(&y, 1, DICOMM_INT32, !me->rank, 9, me->comm,
+				stream, NULL));
+	before = signals;
+	for (int i = 0; i < CALLS; i++)
+		if (me->rank)
+			JOB_TRY(dicomm_recv_tag(&x, 1, DICOMM_INT32, 0, 1,
+						me->comm, NULL, NULL));
+		else
+			JOB_TRY(dicomm_send_tag(&x, 1, DICOMM_INT32, 1, 1,
+						me->comm, NULL));
+	JOB_CHECK(signals - before < CALLS / 4, "%u signals in %d calls",
+		  signals - before, CALLS);
+	JOB_TRY(dicomm_send_tag(&x, 1, DICOMM_INT32, !me->rank, 9, me->comm,
+				NULL));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	JOB_CHECK(y == 1, "got %d", y);
+}
+
+START_TEST(a_blocking_call_drives_itself)
+{
+	job_run(&(struct job){.run = alone, .ranks = 2});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("requests");
@@ -490,6 +536,7 @@ int main(void)
 	tcase_add_test(tcase, a_callback_may_wait_for_another);
 	tcase_add_test(tcase, a_callback_may_call_the_library);
 	tcase_add_test(tcase, a_request_tells_the_failure_of_its_operation);
+	tcase_add_test(tcase, a_blocking_call_drives_itself);
 	tcase_add_test(tcase, what_is_wrong_is_refused);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
