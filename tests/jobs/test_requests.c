@@ -522,6 +522,45 @@ START_TEST(a_blocking_call_drives_itself)
 }
 END_TEST
 
+static uint64_t memory_of(dicomm_comm_t comm)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	JOB_TRY(dicomm_comm_stats(comm, &stats));
+	return stats.memory_bytes;
+}
+
+/* At least what is written down of each call */
+static void counted(struct job_rank *me)
+{
+	enum { CALLS = 1000, LEAST = 200 };
+	dicomm_stream_t stream = new_stream();
+	int32_t x = 1, y[CALLS] = {0};
+	uint64_t before, queued;
+
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	before = memory_of(me->comm);
+	for (int i = 0; i < CALLS; i++)
+		JOB_TRY(dicomm_recv_tag(&y[i], 1, DICOMM_INT32, !me->rank, 9,
+					me->comm, stream, NULL));
+	queued = memory_of(me->comm);
+	JOB_CHECK(queued >= before + CALLS * LEAST, "%llu bytes, then %llu",
+		  (unsigned long long)before, (unsigned long long)queued);
+	job_barrier();
+	for (int i = 0; i < CALLS; i++)
+		JOB_TRY(dicomm_send_tag(&x, 1, DICOMM_INT32, !me->rank, 9,
+					me->comm, NULL));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	JOB_CHECK(y[CALLS - 1] == 1, "got %d", y[CALLS - 1]);
+	JOB_CHECK(memory_of(me->comm) < queued, "it still counts");
+}
+
+START_TEST(what_is_queued_counts_as_memory)
+{
+	job_run(&(struct job){.run = counted, .ranks = 2});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("requests");
@@ -537,6 +576,7 @@ int main(void)
 	tcase_add_test(tcase, a_callback_may_call_the_library);
 	tcase_add_test(tcase, a_request_tells_the_failure_of_its_operation);
 	tcase_add_test(tcase, a_blocking_call_drives_itself);
+	tcase_add_test(tcase, what_is_queued_counts_as_memory);
 	tcase_add_test(tcase, what_is_wrong_is_refused);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
