@@ -14,6 +14,7 @@
 #include "src/device/path.h"
 #include "src/links/cost_table.h"
 #include "src/links/topology.h"
+#include "src/stream/batch.h"
 #include "src/topo/node.h"
 #include "src/core/fault.h"
 
@@ -120,7 +121,8 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s = comm->stats;
 	s.size = size;
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
-	s.memory_bytes = comm->scratch.bytes;
+	s.memory_bytes += comm->scratch.bytes +
+			  batch_bytes((size_t)atomic_load(&comm->queued));
 	if (comm->dev) {
 		s.device_bytes =
 			comm->scratch.bytes + device_exported_bytes(comm->dev);

@@ -46,7 +46,8 @@ bool type_valid(dicomm_datatype_t type)
 
 size_t type_bytes(dicomm_datatype_t type)
 {
-	return type_valid(type) ? types[type].bytes : 0;
+	/* The gap has no bytes. */
+	return (unsigned)type < TYPE_LIMIT ? types[type].bytes : 0;
 }
 
 const char *type_name(dicomm_datatype_t type)

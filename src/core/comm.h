@@ -199,7 +199,9 @@ struct dicomm_comm {
 	/* A transport whose messages pass through the kernel; NULL if there is
 	 * none. */
 	struct comm_transport *slow_transport;
-	bool holds_cancel; /* the thread inside is not to be cancelled */
+	/* Of the thread inside: it is not to be cancelled; see
+	 * comm_leave_slow(). */
+	bool holds_cancel, leaves_slowly;
 	struct control *control;
 	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
@@ -396,7 +398,8 @@ enum comm_entry {
 /* Until comm_leave(), holds cancellation off for the thread that is inside, if
  * that is this one. */
 void comm_hold(struct dicomm_comm *comm);
-void comm_unhold(struct dicomm_comm *comm);
+/* For a thread that holds cancellation off, or has entered as the holder */
+void comm_leave_slow(struct dicomm_comm *comm);
 /* In share.c */
 enum comm_entry comm_enter_slow(struct dicomm_comm *comm);
 /* In fault.c. If a death is pending, lets the first call begin, and others for
@@ -453,16 +456,10 @@ static inline bool comm_is_used(const struct dicomm_comm *comm)
 
 static inline void comm_leave(struct dicomm_comm *comm)
 {
-	if (__builtin_expect(comm->holds_cancel, 0))
-		comm_unhold(comm);
-	if (__builtin_expect(
-		    atomic_load_explicit(&comm->holder, memory_order_relaxed) !=
-			    __builtin_thread_pointer(),
-		    1))
-		atomic_store_explicit(&comm->inside, 0, memory_order_release);
+	if (__builtin_expect(comm->leaves_slowly, 0))
+		comm_leave_slow(comm);
 	else
-		atomic_store_explicit(&comm->holder, NULL,
-				      memory_order_release);
+		atomic_store_explicit(&comm->inside, 0, memory_order_release);
 }
 
 /* As above, for each call of a group, in any order. The last call to leave also

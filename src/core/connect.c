@@ -2,6 +2,7 @@
 /* Connects channels at their first message. */
 #include "src/core/connect.h"
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
@@ -16,6 +17,7 @@ dicomm_result_t comm_connect_out(struct peer *peer, enum tp_class c)
 
 	if (channel->out.released)
 		return DICOMM_SUCCESS;
+	CANCEL_HELD();
 	TRY(peer->transport->connect_out(peer->tp, c, &out));
 	channel->out = out;
 	return DICOMM_SUCCESS;
@@ -26,7 +28,10 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 {
 	struct channel *channel = &peer->channel[c];
 
-	(void)comm;
+	/* One between neighbours holds cancellation off where it does more
+	 * than look. */
+	if (!peer->transport->intra_node)
+		comm_hold(comm);
 	TRY(peer->transport->connect_in(peer->tp, c, &channel->in));
 	/* Empty messages are never sent, but they have numbers and so use
 	 * credits. Return these credits. */

@@ -56,6 +56,7 @@ struct tagged_op {
 	bool looks, of_any;
 	struct arrival *kept; /* what a receive has got before it has begun */
 	uint32_t id;          /* of its offer */
+	uint64_t bytes;       /* of its message */
 	uint64_t moved;       /* bytes that have been moved */
 	/* Bytes that a read under way will add to `moved`. */
 	uint64_t reading;

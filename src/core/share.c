@@ -89,8 +89,10 @@ static enum comm_entry take_or_queue(struct dicomm_comm *comm)
 		sched_yield();
 	}
 	if (!fault_is(comm) && !atomic_load(&comm->queued) &&
-	    !atomic_load(&comm->inside))
+	    !atomic_load(&comm->inside)) {
+		comm->leaves_slowly = true;
 		return COMM_ENTERED;
+	}
 	atomic_store(&comm->holder, NULL);
 	return fault_is(comm) ? COMM_BROKEN : COMM_BUSY;
 }
@@ -124,14 +126,22 @@ void comm_hold(struct dicomm_comm *comm)
 {
 	if (comm->holds_cancel || !comm_is_inside(comm))
 		return;
-	comm->holds_cancel = true;
+	comm->holds_cancel = comm->leaves_slowly = true;
 	cancel_hold();
 }
 
-void comm_unhold(struct dicomm_comm *comm)
+void comm_leave_slow(struct dicomm_comm *comm)
 {
-	comm->holds_cancel = false;
-	cancel_release();
+	bool held = comm->holds_cancel;
+
+	comm->holds_cancel = comm->leaves_slowly = false;
+	if (held)
+		cancel_release();
+	if (atomic_load(&comm->holder) != __builtin_thread_pointer())
+		atomic_store_explicit(&comm->inside, 0, memory_order_release);
+	else
+		atomic_store_explicit(&comm->holder, NULL,
+				      memory_order_release);
 }
 
 bool share_enter(struct dicomm_comm *comm)

@@ -236,6 +236,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 					      coll_name(call->coll)),
 					 -1);
 		op->comm = comm;
+		comm->stats.memory_bytes += sizeof(*op);
 	}
 	op->call = *call;
 	op->prep = NULL;
@@ -274,12 +275,15 @@ static dicomm_result_t clear_flows(struct operation *op)
 
 	if (op->flows_room < n) {
 		free(op->flows);
+		op->comm->stats.memory_bytes -=
+			op->flows_room * sizeof(*op->flows);
 		op->flows_room = 0;
 		op->flows = malloc(n * sizeof(*op->flows));
 		if (!op->flows)
 			return FAIL(DICOMM_ERR_NO_MEMORY,
 				    "operation: no memory for %u steps", n);
 		op->flows_room = n;
+		op->comm->stats.memory_bytes += n * sizeof(*op->flows);
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		op->flows[i].whole = false;
@@ -316,8 +320,10 @@ static dicomm_result_t register_buffers(struct operation *op)
 static void drop_buffers(struct operation *op)
 {
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
-		comm_mem_deregister(op->comm, &op->handles[b]);
-		block_runs_deregister(op->comm, &op->runs[b]);
+		if (op->handles[b].transports)
+			comm_mem_deregister(op->comm, &op->handles[b]);
+		if (op->runs[b].run)
+			block_runs_deregister(op->comm, &op->runs[b]);
 	}
 }
 
@@ -383,6 +389,8 @@ static void pass_turn(const struct prepared *e, struct pair *pair)
 
 static dicomm_result_t begin(struct operation *op, bool *progressed)
 {
+	uint32_t room = op->schedule.room;
+
 	if (op->prep->expected_ns)
 		TRY(drift_turn(op, progressed));
 	TRY(renew(op));
@@ -396,6 +404,8 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 		TRY(register_buffers(op));
 	TRY(schedule_begin(&op->schedule, &op->prep->plan, op->prep->slices,
 			   op->prep->window));
+	op->comm->stats.memory_bytes +=
+		2 * sizeof(uint64_t) * (op->schedule.room - room);
 	take_turn(op);
 	op->started = true;
 	return DICOMM_SUCCESS;

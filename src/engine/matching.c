@@ -58,16 +58,30 @@ static size_t place_of(size_t room, int source, int tag)
 	return (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
 }
 
-static struct line *find(const struct matching *m, int source, int tag)
+static inline bool is_of(const struct line *line, int source, int tag)
+{
+	return line->tag == tag && line->source == source;
+}
+
+static struct line *look_up(struct matching *m, int source, int tag)
 {
 	struct line *line;
 
 	if (!m->room)
 		return NULL;
 	line = m->lines[place_of(m->room, source, tag)];
-	while (line && (line->tag != tag || line->source != source))
+	while (line && !is_of(line, source, tag))
 		line = line->next;
+	if (line)
+		m->latest = line;
 	return line;
+}
+
+static inline struct line *find(struct matching *m, int source, int tag)
+{
+	if (m->latest && is_of(m->latest, source, tag))
+		return m->latest;
+	return look_up(m, source, tag);
 }
 
 static bool is_empty(const struct line *line)
@@ -79,6 +93,7 @@ static bool is_empty(const struct line *line)
 /* Free the lines in which nothing waits. */
 static void sweep(struct matching *m)
 {
+	m->latest = NULL;
 	for (size_t i = 0; i < m->room; i++)
 		for (struct line **at = &m->lines[i], *line; (line = *at);) {
 			if (!is_empty(line)) {
@@ -228,14 +243,14 @@ bool matching_keep(struct matching *m, struct arrival *a)
 }
 
 /* The line that a receive takes its message from */
-static struct line *line_for(const struct matching *m, int source, int tag)
+static struct line *line_for(struct matching *m, int source, int tag)
 {
 	struct line *line = find(m, source, tag);
 
 	return line && source == MATCHING_ANY ? line->turns : line;
 }
 
-bool matching_has(const struct matching *m, int source, int tag)
+bool matching_has(struct matching *m, int source, int tag)
 {
 	const struct line *line = line_for(m, source, tag);
 

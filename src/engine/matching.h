@@ -38,7 +38,9 @@ struct op_list {
 
 struct matching {
 	struct line **lines;
-	size_t room, n;  /* room: a power of two, or 0 */
+	size_t room, n; /* room: a power of two, or 0 */
+	struct line
+		*latest; /* that was looked for; the next is often the same */
 	unsigned anys;   /* receives from any source that wait */
 	uint64_t number; /* of the latest receive */
 };
@@ -53,7 +55,7 @@ struct operation *matching_receive(struct matching *m, int source, int tag);
  * memory. */
 bool matching_keep(struct matching *m, struct arrival *a);
 /* Is there a message for a receive? */
-bool matching_has(const struct matching *m, int source, int tag);
+bool matching_has(struct matching *m, int source, int tag);
 /* The message for a receive, which is kept no longer; NULL: there is none. */
 struct arrival *matching_take(struct matching *m, int source, int tag);
 /* A receive for which there is no message waits. Returns false if there is no

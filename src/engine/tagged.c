@@ -69,11 +69,6 @@ struct tagged {
 	struct partner partners[];       /* [ranks] */
 };
 
-static size_t bytes_of(const struct operation *op)
-{
-	return op->call.count * type_bytes(op->call.type);
-}
-
 static struct partner *partner_of(const struct dicomm_comm *comm, int rank)
 {
 	return &comm->tagged->partners[rank];
@@ -188,11 +183,11 @@ static void done(struct operation *op)
 		woken_add(op);
 	if (call->coll == COLL_SEND) {
 		op->comm->stats.messages_sent++;
-		op->comm->stats.bytes_sent += bytes_of(op);
+		op->comm->stats.bytes_sent += op->tagged.bytes;
 		return;
 	}
 	op->comm->stats.messages_received++;
-	op->comm->stats.bytes_received += bytes_of(op);
+	op->comm->stats.bytes_received += op->tagged.bytes;
 	if (call->status)
 		*call->status = (dicomm_status_t){.source = call->root,
 						  .tag = call->tag,
@@ -216,7 +211,7 @@ static dicomm_result_t announce(struct operation *op)
 {
 	int rank = op->call.root;
 	struct partner *to = partner_of(op->comm, rank);
-	size_t bytes = bytes_of(op), cost = bytes + COST;
+	size_t bytes = op->tagged.bytes, cost = bytes + COST;
 
 	if (bytes <= eager_bytes(&op->comm->peers[rank]) &&
 	    to->lent - to->returned + cost <= TAGGED_LENT) {
@@ -240,7 +235,7 @@ static dicomm_result_t announce(struct operation *op)
 static bool refer(const struct operation *op, struct peer *peer,
 		  struct tp_ref *ref)
 {
-	uint64_t bytes = bytes_of(op);
+	uint64_t bytes = op->tagged.bytes;
 
 	if (bytes < op->comm->map_threshold || peer->limits.prefers_eager ||
 	    (!peer->transport->intra_node && bytes <= peer->limits.eager_bytes))
@@ -255,7 +250,7 @@ static dicomm_result_t push(struct operation *op)
 	struct peer *peer = &op->comm->peers[op->call.root];
 	struct channel *channel = channel_of(peer);
 	struct tagged_op *t = &op->tagged;
-	uint64_t bytes = bytes_of(op);
+	uint64_t bytes = op->tagged.bytes;
 	struct tp_ref ref;
 	dicomm_result_t status;
 
@@ -302,7 +297,7 @@ static dicomm_result_t push_all(struct partner *to, bool *progressed)
 		if (status != DICOMM_AGAIN)
 			return status;
 		/* It lacks a slot, and so do those behind it. */
-		if (op->tagged.moved < bytes_of(op))
+		if (op->tagged.moved < op->tagged.bytes)
 			break;
 	}
 	return DICOMM_SUCCESS;
@@ -350,7 +345,7 @@ static dicomm_result_t receive(struct operation *op, const struct head *head,
 	struct dicomm_comm *comm = op->comm;
 	int source = op->call.root;
 	struct partner *from = partner_of(comm, source);
-	size_t bytes = bytes_of(op);
+	size_t bytes = op->tagged.bytes;
 
 	if (head->what == EAGER) {
 		if (bytes)
@@ -427,12 +422,13 @@ static dicomm_result_t keep(struct tagged *t, int source,
 static bool is_message(struct partner *from, const struct head *head,
 		       size_t len)
 {
-	if (!type_valid((dicomm_datatype_t)head->type))
+	size_t each = type_bytes((dicomm_datatype_t)head->type);
+
+	if (!each)
 		return false;
 	if (head->what == OFFER)
 		return !len && head->id != HEAD;
-	if (head->count > TAGGED_EAGER ||
-	    len != head->count * type_bytes((dicomm_datatype_t)head->type))
+	if (head->count > TAGGED_EAGER || len != head->count * each)
 		return false;
 	from->borrowed += len + COST;
 	return from->borrowed - from->taken <= TAGGED_LENT;
@@ -527,7 +523,7 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 
 	while (op && op->tagged.id != line->signature)
 		op = op->tagged.next;
-	left = op ? bytes_of(op) - op->tagged.moved : 0;
+	left = op ? op->tagged.bytes - op->tagged.moved : 0;
 	if (!op || !line->len || line->len > left ||
 	    (!body && (line->kind != TP_REF || line->len != left)))
 		return FAIL(DICOMM_ERR_INTERNAL,
@@ -546,8 +542,10 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 	memcpy((uint8_t *)op->call.recv + op->tagged.moved, body, line->len);
 	comm->stats.bytes_ring += line->len;
 	op->tagged.moved += line->len;
+	left -= line->len;
+	/* From here on, the peer may write the line again. */
 	message_consumed(peer, TP_TAGGED, seq);
-	if (line->len == left) {
+	if (!left) {
 		op_list_remove(&from->coming, op);
 		done(op);
 	}
@@ -599,7 +597,7 @@ static dicomm_result_t read_part(struct operation *op, struct peer *peer,
 {
 	struct tagged_op *t = &op->tagged;
 	uint8_t *at = (uint8_t *)op->call.recv + t->moved;
-	uint64_t bytes = bytes_of(op);
+	uint64_t bytes = op->tagged.bytes;
 	dicomm_result_t status;
 	const void *src;
 
@@ -638,7 +636,7 @@ static dicomm_result_t pull(struct operation *op, struct partner *from,
 	*progressed = true;
 	t->reading = 0;
 	t->moved += len;
-	if (t->moved < bytes_of(op)) {
+	if (t->moved < op->tagged.bytes) {
 		/* A sender in this process that aborts waits for whoever reads
 		 * its memory. */
 		peer->transport->release(peer->tp, TP_TAGGED,
@@ -657,7 +655,7 @@ static dicomm_result_t answer(struct operation *op, struct partner *from)
 	TRY(put_head(op->comm, op->call.root, head_of(op, READY), NULL, 0));
 	op_list_remove(&from->found, op);
 	op->tagged.state = TAGGED_MOVING;
-	if (bytes_of(op))
+	if (op->tagged.bytes)
 		op_list_append(&from->coming, op);
 	else
 		done(op);
@@ -726,9 +724,9 @@ static dicomm_result_t post_send(struct operation *op)
 	TRY(connect_to(comm, rank));
 	/* Long messages are offered, and may be read from where they are. */
 	if (comm->peers[rank].limits.needs_mem_reg &&
-	    bytes_of(op) > comm->peers[rank].limits.eager_bytes)
-		TRY(comm_mem_register(comm, op->call.send, bytes_of(op), false,
-				      &op->handles[PLAN_SEND]));
+	    op->tagged.bytes > comm->peers[rank].limits.eager_bytes)
+		TRY(comm_mem_register(comm, op->call.send, op->tagged.bytes,
+				      false, &op->handles[PLAN_SEND]));
 	if (!matching_send(&comm->tagged->matching, op))
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "tags: no memory for a message to rank %d", rank);
@@ -785,7 +783,9 @@ dicomm_result_t tagged_post(struct operation *op)
 
 	TRY(begin(op->comm));
 	op->tagged = (struct tagged_op){.state = TAGGED_POSTED,
-					.of_any = op->call.root < 0};
+					.of_any = op->call.root < 0,
+					.bytes = op->call.count *
+						 type_bytes(op->call.type)};
 	op->number = ++op->comm->tagged->calls;
 	op->comm->stats.operations++;
 	if (op->call.coll == COLL_SEND)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/log.h"
 #include "src/core/fault.h"
@@ -23,7 +24,12 @@ static void record_status(struct batch *w, dicomm_result_t status)
 	if (status == DICOMM_SUCCESS || w->status != DICOMM_SUCCESS)
 		return;
 	w->status = status;
-	snprintf(w->text, sizeof(w->text), "%s", log_last_error());
+	w->text = strdup(log_last_error());
+}
+
+static const char *text_of(const struct batch *w)
+{
+	return w->text ? w->text : "";
 }
 
 /* Needs the data path. */
@@ -198,18 +204,13 @@ bool batch_may_begin(const struct batch *w)
 
 struct batch *batch_make(const struct item *items, size_t n)
 {
-	struct batch *w = calloc(1, sizeof(*w));
+	struct batch *w = malloc(sizeof(*w) + n * sizeof(*w->items) +
+				 n * sizeof(*w->places));
 
 	if (!w)
 		return NULL;
-	w->items = malloc(n * sizeof(*w->items));
-	w->places = calloc(n, sizeof(*w->places));
-	if (!w->items || !w->places) {
-		free(w->items);
-		free(w->places);
-		free(w);
-		return NULL;
-	}
+	*w = (struct batch){.items = (struct item *)(w + 1)};
+	w->places = (struct place *)(w->items + n);
 	for (size_t i = 0; i < n; i++) {
 		bool known = !items[i].stream;
 
@@ -235,9 +236,14 @@ void batch_free(struct batch *w)
 {
 	for (size_t i = 0; i < w->nitems; i++)
 		free(w->items[i].counts);
-	free(w->items);
-	free(w->places);
+	free(w->text);
 	free(w);
+}
+
+size_t batch_bytes(size_t calls)
+{
+	return calls * (sizeof(struct batch) + sizeof(struct item) +
+			sizeof(struct place));
 }
 
 void batch_release_fences(struct batch *w)
@@ -285,12 +291,12 @@ void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 		if (w->status != DICOMM_SUCCESS &&
 		    st->status == DICOMM_SUCCESS) {
 			st->status = w->status;
-			snprintf(st->text, sizeof(st->text), "%s", w->text);
+			snprintf(st->text, sizeof(st->text), "%s", text_of(w));
 		}
 		st->last_status = w->status;
 		if (w->status != DICOMM_SUCCESS)
 			snprintf(st->last_text, sizeof(st->last_text), "%s",
-				 w->text);
+				 text_of(w));
 		st->pending--;
 	}
 	r = w->requests;
@@ -298,7 +304,7 @@ void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 	/* From here on, the streams may be gone. */
 	for (; r; r = next) {
 		next = r->next;
-		request_complete(r, w->status, w->text);
+		request_complete(r, w->status, text_of(w));
 	}
 	batch_free(w);
 }

@@ -59,7 +59,7 @@ struct batch {
 	/* Guarded by stream_lock; the last is on the stack of its waiter */
 	struct dicomm_request *requests;
 	dicomm_result_t status;
-	char text[512];
+	char *text;         /* of the failure; may be NULL */
 	struct batch *next; /* in the inbox, or another list it is in */
 	struct batch *before, *after; /* of all that were accepted */
 };
@@ -70,6 +70,8 @@ extern pthread_mutex_t stream_lock;
 
 /* For who queues it. Copies the items. Returns NULL if there is no memory. */
 struct batch *batch_make(const struct item *items, size_t n);
+/* Memory of so many calls that are queued, each by itself */
+size_t batch_bytes(size_t calls);
 /* Also frees the counts of its items. */
 void batch_free(struct batch *w);
 /* Release all fences; their streams continue. */

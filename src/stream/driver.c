@@ -68,8 +68,12 @@ static _Thread_local bool is_driver;
  * drive unless another thread does. */
 static bool hurry;
 static unsigned submitted; /* batches so far */
+static unsigned drives;    /* how often a waiter began to drive */
+/* It is to drive after whoever does, and sleeps meanwhile. */
+static struct dicomm_request *heir;
 static enum { AWAKE, NAPPING, ASLEEP } progress_is;
-/* Threads that wait; and those of them that look whether they may drive */
+/* Threads that wait; and those of them that look whether they may drive, or
+ * are to drive next */
 static _Atomic unsigned waiters, candidates;
 
 /* With stream_lock held: take what has been queued. */
@@ -154,17 +158,27 @@ static void begin_driving(void)
 	take_inbox();
 }
 
-/* With stream_lock held. What is left is driven by the progress thread, which
- * is woken if somebody waits for it. */
+/* With stream_lock held. Before it has woken, nobody need wake it again. */
+static void wake_progress(void)
+{
+	if (progress_is == ASLEEP)
+		progress_is = NAPPING;
+	pthread_cond_signal(&arrived);
+}
+
+/* With stream_lock held. What is left is driven by the waiter that is to do so,
+ * or by the progress thread, which is woken if somebody waits for it. */
 static void end_driving(void)
 {
 	is_driver = false;
 	atomic_store(&driven, false);
 	if (!turns_left() && !inbox)
 		hurry = false;
+	else if (heir && !atomic_load(&turns_on_devices))
+		request_rouse(heir);
 	else if (hurry || atomic_load(&waiters) ? progress_is != AWAKE
 						: progress_is == ASLEEP)
-		pthread_cond_signal(&arrived);
+		wake_progress();
 }
 
 /* With stream_lock held, which is given up meanwhile: drive for one pass,
@@ -186,7 +200,16 @@ static void drive_once(void)
 	end_driving();
 }
 
-/* Drive if nobody does. */
+/* With stream_lock held: a waiter drives if nobody does. */
+static bool begin_as_waiter(void)
+{
+	if (!is_left_alone() || atomic_load(&turns_on_devices))
+		return false;
+	begin_driving();
+	drives++;
+	return true;
+}
+
 static bool try_driving(void)
 {
 	bool begun;
@@ -194,10 +217,56 @@ static bool try_driving(void)
 	if (atomic_load(&driven) || atomic_load(&turns_on_devices))
 		return false;
 	pthread_mutex_lock(&stream_lock);
-	begun = is_left_alone() && !atomic_load(&turns_on_devices);
-	if (begun)
-		begin_driving();
+	begun = begin_as_waiter();
 	pthread_mutex_unlock(&stream_lock);
+	return begun;
+}
+
+/* With stream_lock held, which is given up meanwhile: sleep until the request
+ * is done, or whoever drives has ended. Returns true if this thread drives
+ * now. */
+static bool inherit(struct dicomm_request *r)
+{
+	bool begun;
+
+	if (!request_lie_down(r))
+		return false;
+	heir = r;
+	atomic_fetch_add(&candidates, 1);
+	pthread_mutex_unlock(&stream_lock);
+	request_doze(r, 0);
+	pthread_mutex_lock(&stream_lock);
+	heir = NULL;
+	atomic_fetch_sub(&candidates, 1);
+	begun = !request_is_done(r) && begin_as_waiter();
+	/* It may have been handed over to this thread. */
+	if (!begun && is_left_alone() && progress_is != AWAKE)
+		wake_progress();
+	return begun;
+}
+
+/* Sleep while another thread drives. One that makes one blocking call after the
+ * other drives from the next hand-over on: if the progress thread went on, it
+ * would have to be woken by that in each call. Returns true if this thread
+ * drives now. */
+static bool sleep_or_drive(struct dicomm_request *r, uint64_t end_ns)
+{
+	bool begun = false;
+
+	if (!request_is_on_stack(r) || atomic_load(&turns_on_devices)) {
+		request_sleep(r, end_ns);
+		return false;
+	}
+	pthread_mutex_lock(&stream_lock);
+	if (!heir && atomic_load(&driven)) {
+		begun = inherit(r);
+		pthread_mutex_unlock(&stream_lock);
+		return begun;
+	}
+	begun = begin_as_waiter();
+	pthread_mutex_unlock(&stream_lock);
+	if (!begun)
+		request_sleep(r, end_ns);
 	return begun;
 }
 
@@ -224,23 +293,32 @@ void driver_await(struct dicomm_request *r, uint64_t end_ns)
 {
 	uint64_t most = end_ns ? clock_ns() + DRIVE_NS : 0;
 	struct guest guest;
+	bool done;
 
 	if (most > end_ns)
 		most = end_ns;
 	atomic_fetch_add(&waiters, 1);
 	while (!request_is_done(r) && !(end_ns && clock_ns() >= end_ns)) {
-		if ((most && clock_ns() >= most) || !become_driver(r)) {
+		if (most && clock_ns() >= most) {
 			request_sleep(r, end_ns);
 			continue;
 		}
+		if (!become_driver(r) && !sleep_or_drive(r, end_ns))
+			continue;
 		begin_as_guest(&guest);
 		while (!request_is_done(r) && !atomic_load(&turns_on_devices) &&
 		       !(most && clock_ns() >= most))
 			pass();
 		end_as_guest(&guest);
 		pthread_mutex_lock(&stream_lock);
+		done = request_is_done(r);
+		/* Nobody is to be woken for this thread. */
+		if (done)
+			atomic_fetch_sub(&waiters, 1);
 		end_driving();
 		pthread_mutex_unlock(&stream_lock);
+		if (done)
+			return;
 	}
 	atomic_fetch_sub(&waiters, 1);
 }
@@ -257,7 +335,7 @@ void driver_hurry(void)
 	pthread_mutex_lock(&stream_lock);
 	hurry = atomic_load(&driven) || turns_left() || inbox;
 	if (is_left_alone() && progress_is != AWAKE)
-		pthread_cond_signal(&arrived);
+		wake_progress();
 	pthread_mutex_unlock(&stream_lock);
 }
 
@@ -272,7 +350,7 @@ bool driver_has(const struct dicomm_comm *comm)
  * nobody is about to. */
 static void await_work(void)
 {
-	unsigned seen = submitted, naps = 0;
+	unsigned seen = submitted, naps = 0, seen_drives;
 	bool napped = false;
 
 	while (!is_left_alone() ||
@@ -291,14 +369,17 @@ static void await_work(void)
 			continue;
 		}
 		progress_is = NAPPING;
+		seen_drives = drives;
 		clock_gettime(CLOCK_MONOTONIC, &end);
 		end.tv_nsec += NAP_NS;
 		if (end.tv_nsec >= 1000000000) {
 			end.tv_nsec -= 1000000000;
 			end.tv_sec++;
 		}
+		/* Waiters that drive every now and then need no help. */
 		napped = pthread_cond_timedwait(&arrived, &stream_lock, &end) ==
-			 ETIMEDOUT;
+				 ETIMEDOUT &&
+			 drives == seen_drives;
 	}
 	progress_is = AWAKE;
 }
@@ -350,6 +431,7 @@ static void forget(void)
 	atomic_store(&waiters, 0);
 	atomic_store(&candidates, 0);
 	is_driver = hurry = running = false;
+	heir = NULL;
 	progress_is = AWAKE;
 }
 
@@ -420,7 +502,7 @@ static void set_off(const struct batch *w, bool wait)
 		drive_once();
 	if (is_left_alone() && !wait &&
 	    (hurry ? progress_is != AWAKE : progress_is == ASLEEP))
-		pthread_cond_signal(&arrived);
+		wake_progress();
 }
 
 void driver_add(struct batch *w, bool wait)

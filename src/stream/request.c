@@ -75,18 +75,38 @@ void request_complete(struct dicomm_request *r, dicomm_result_t status,
 	request_put(r);
 }
 
-void request_sleep(struct dicomm_request *r, uint64_t end_ns)
+bool request_lie_down(struct dicomm_request *r)
 {
 	uint32_t pending = REQUEST_PENDING;
+
+	atomic_compare_exchange_strong(&r->state, &pending, REQUEST_SLEEPING);
+	return pending != REQUEST_DONE;
+}
+
+void request_rouse(struct dicomm_request *r)
+{
+	uint32_t sleeping = REQUEST_SLEEPING;
+
+	if (atomic_compare_exchange_strong(&r->state, &sleeping,
+					   REQUEST_PENDING))
+		syscall(SYS_futex, &r->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL,
+			NULL, 0);
+}
+
+void request_doze(struct dicomm_request *r, uint64_t end_ns)
+{
 	struct timespec t = {.tv_sec = (time_t)(end_ns / 1000000000u),
 			     .tv_nsec = (long)(end_ns % 1000000000u)};
 
-	atomic_compare_exchange_strong(&r->state, &pending, REQUEST_SLEEPING);
-	if (pending == REQUEST_DONE)
-		return;
 	syscall(SYS_futex, &r->state, FUTEX_WAIT_BITSET_PRIVATE,
 		REQUEST_SLEEPING, end_ns ? &t : NULL, NULL,
 		FUTEX_BITSET_MATCH_ANY);
+}
+
+void request_sleep(struct dicomm_request *r, uint64_t end_ns)
+{
+	if (request_lie_down(r))
+		request_doze(r, end_ns);
 }
 
 dicomm_result_t request_check(const struct dicomm_request *r, const char *f)

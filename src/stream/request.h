@@ -48,6 +48,17 @@ static inline bool request_is_done(struct dicomm_request *r)
 /* Sleep while it is not done, until then at most; 0: for ever. May return
  * early. */
 void request_sleep(struct dicomm_request *r, uint64_t end_ns);
+/* The same in two steps, for the only waiter of a request: who calls
+ * request_rouse() after the first step ends the second one. The first returns
+ * false if it is done. */
+bool request_lie_down(struct dicomm_request *r);
+void request_doze(struct dicomm_request *r, uint64_t end_ns);
+void request_rouse(struct dicomm_request *r);
+/* Is the caller the only waiter, for ever? */
+static inline bool request_is_on_stack(struct dicomm_request *r)
+{
+	return !atomic_load_explicit(&r->refs, memory_order_relaxed);
+}
 /* It has ended. Wakes its waiters, and has its callback called. One on the
  * stack may be gone when this returns. */
 void request_complete(struct dicomm_request *r, dicomm_result_t status,

@@ -2,6 +2,7 @@
 /* Requests: single operations of a host stream, asked for, waited for, or
  * called back. */
 #include <check.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -476,6 +477,90 @@ START_TEST(what_is_wrong_is_refused)
 }
 END_TEST
 
+static _Thread_local unsigned signals;
+
+/* In the place of the C library's: counts those of this thread. */
+int pthread_cond_signal(pthread_cond_t *cond)
+{
+	int (*next)(pthread_cond_t *);
+
+	*(void **)&next = dlsym(RTLD_NEXT, "pthread_cond_signal");
+	signals++;
+	return next(cond);
+}
+
+/* A blocking call beside a queued one drives itself: the progress thread is not
+ * woken in each. */
+static void alone(struct job_rank *me)
+{
+	enum { CALLS = 400 };
+	dicomm_stream_t stream = new_stream();
+	int32_t x = 1, y = 0;
+	unsigned before;
+
+	JOB_TRY(dicomm_recv_tag(&y, 1, DICOMM_INT32, !me->rank, 9, me->comm,
+				stream, NULL));
+	before = signals;
+	for (int i = 0; i < CALLS; i++)
+		if (me->rank)
+			JOB_TRY(dicomm_recv_tag(&x, 1, DICOMM_INT32, 0, 1,
+						me->comm, NULL, NULL));
+		else
+			JOB_TRY(dicomm_send_tag(&x, 1, DICOMM_INT32, 1, 1,
+						me->comm, NULL));
+	JOB_CHECK(signals - before < CALLS / 4, "%u signals in %d calls",
+		  signals - before, CALLS);
+	JOB_TRY(dicomm_send_tag(&x, 1, DICOMM_INT32, !me->rank, 9, me->comm,
+				NULL));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	JOB_CHECK(y == 1, "got %d", y);
+}
+
+START_TEST(a_blocking_call_drives_itself)
+{
+	job_run(&(struct job){.run = alone, .ranks = 2});
+}
+END_TEST
+
+static uint64_t memory_of(dicomm_comm_t comm)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	JOB_TRY(dicomm_comm_stats(comm, &stats));
+	return stats.memory_bytes;
+}
+
+/* At least what is written down of each call */
+static void counted(struct job_rank *me)
+{
+	enum { CALLS = 1000, LEAST = 200 };
+	dicomm_stream_t stream = new_stream();
+	int32_t x = 1, y[CALLS] = {0};
+	uint64_t before, queued;
+
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+	before = memory_of(me->comm);
+	for (int i = 0; i < CALLS; i++)
+		JOB_TRY(dicomm_recv_tag(&y[i], 1, DICOMM_INT32, !me->rank, 9,
+					me->comm, stream, NULL));
+	queued = memory_of(me->comm);
+	JOB_CHECK(queued >= before + CALLS * LEAST, "%llu bytes, then %llu",
+		  (unsigned long long)before, (unsigned long long)queued);
+	job_barrier();
+	for (int i = 0; i < CALLS; i++)
+		JOB_TRY(dicomm_send_tag(&x, 1, DICOMM_INT32, !me->rank, 9,
+					me->comm, NULL));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	JOB_CHECK(y[CALLS - 1] == 1, "got %d", y[CALLS - 1]);
+	JOB_CHECK(memory_of(me->comm) < queued, "it still counts");
+}
+
+START_TEST(what_is_queued_counts_as_memory)
+{
+	job_run(&(struct job){.run = counted, .ranks = 2});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("requests");
@@ -490,6 +575,8 @@ int main(void)
 	tcase_add_test(tcase, a_callback_may_wait_for_another);
 	tcase_add_test(tcase, a_callback_may_call_the_library);
 	tcase_add_test(tcase, a_request_tells_the_failure_of_its_operation);
+	tcase_add_test(tcase, a_blocking_call_drives_itself);
+	tcase_add_test(tcase, what_is_queued_counts_as_memory);
 	tcase_add_test(tcase, what_is_wrong_is_refused);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

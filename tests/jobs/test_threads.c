@@ -455,6 +455,7 @@ enum cancelled { IN_RECV, IN_BARRIER, IN_GROUP, IN_STREAM, IN_SPLIT, KINDS };
 struct victim {
 	struct job_rank *me;
 	enum cancelled kind;
+	bool early; /* it is cancelled before it calls */
 	_Atomic bool begun, ended;
 	int32_t got;
 	dicomm_result_t status;
@@ -493,6 +494,8 @@ static void *is_cancelled(void *arg)
 {
 	struct victim *v = arg;
 
+	if (v->early)
+		pthread_cancel(pthread_self());
 	atomic_store(&v->begun, true);
 	v->status = wait_for_rank_1(v);
 	atomic_store(&v->ended, true);
@@ -500,24 +503,32 @@ static void *is_cancelled(void *arg)
 	return NULL;
 }
 
-static void cancel_in_call(struct job_rank *me, enum cancelled kind)
+static void cancel_in_call(struct job_rank *me, enum cancelled kind, bool early)
 {
-	struct victim v = {.me = me, .kind = kind};
+	struct victim v = {.me = me, .kind = kind, .early = early};
 	pthread_t thread;
 	void *result;
 
+	/* Rank 1 has done its part: the call connects, and does not wait. */
+	if (early) {
+		job_barrier();
+		job_sleep_ms(30);
+	}
 	JOB_CHECK(!pthread_create(&thread, NULL, is_cancelled, &v),
 		  "no thread");
 	while (!atomic_load(&v.begun))
 		job_sleep_ms(1);
-	job_sleep_ms(50);
-	pthread_cancel(thread);
-	job_sleep_ms(30);
-	JOB_CHECK(!atomic_load(&v.ended), "kind %d did not wait", kind);
-	job_barrier();
+	if (!early) {
+		job_sleep_ms(50);
+		pthread_cancel(thread);
+		job_sleep_ms(30);
+		JOB_CHECK(!atomic_load(&v.ended), "kind %d did not wait", kind);
+		job_barrier();
+	}
 	pthread_join(thread, &result);
 	JOB_CHECK(result == PTHREAD_CANCELED && atomic_load(&v.ended),
-		  "kind %d: the call did not end", kind);
+		  "kind %d, early %d: ended %d, result %p", kind, early,
+		  atomic_load(&v.ended), result);
 	JOB_TRY(v.status);
 	if (kind == IN_RECV || kind == IN_GROUP || kind == IN_STREAM)
 		JOB_CHECK(v.got == 7, "kind %d: %d", kind, v.got);
@@ -530,13 +541,15 @@ static void cancels(struct job_rank *me)
 	struct victim v = {.me = me};
 	int32_t seven = 7;
 
-	for (int kind = 0; kind < KINDS; kind++) {
+	for (int i = 0; i < 2 * KINDS; i++) {
+		enum cancelled kind = (enum cancelled)(i % KINDS);
+
 		if (me->rank == 0) {
-			cancel_in_call(me, (enum cancelled)kind);
+			cancel_in_call(me, kind, i < KINDS);
 			continue;
 		}
 		job_barrier();
-		v.kind = (enum cancelled)kind;
+		v = (struct victim){.me = me, .kind = kind};
 		if (kind == IN_BARRIER || kind == IN_SPLIT)
 			JOB_TRY(wait_for_rank_1(&v));
 		else

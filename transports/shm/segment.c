@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/cancel.h"
 #include "src/base/log.h"
 #include "src/base/memfd.h"
 #include "transports/shm/address.h"
@@ -519,6 +520,7 @@ static dicomm_result_t ring_import(struct shm_segment *seg, uint64_t offset,
 dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
 				struct shm_ring **out)
 {
+	CANCEL_HELD();
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct shm_ring *ring = NULL;
 

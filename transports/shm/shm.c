@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "src/base/cache.h"
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
@@ -298,6 +299,9 @@ static _Atomic uint64_t *directory(const struct shm_segment *seg, int peer,
  * never communicate. */
 static dicomm_result_t peer_attach(struct tp_peer *peer)
 {
+	if (peer->mappings && peer->seg)
+		return DICOMM_SUCCESS;
+	CANCEL_HELD();
 	if (!peer->mappings)
 		TRY(shm_mappings_create(&peer->mappings));
 	if (!peer->seg)
