@@ -2,6 +2,8 @@
 /* Costs of the units of a model on groups of devices. */
 #include "planner/cost/table.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +81,8 @@ static double unit_bytes(const struct model *m, int unit, double tokens, int tp)
 /* Four in a block, two each way; the embedding and the head need one each. */
 static double tp_seconds(struct job *j, int kind, int tp, double tokens)
 {
-	uint32_t rank[1024];
-	uint32_t node = 0;
+	uint32_t node = 0, *rank;
+	double seconds;
 
 	/* Wider than a node: planner/cost/cost.c adds what its links make of
 	 * it. */
@@ -88,10 +90,16 @@ static double tp_seconds(struct job *j, int kind, int tp, double tokens)
 		return 0;
 	while (j->fleet.kind_of[node] != kind)
 		node++;
+	rank = calloc((size_t)tp, sizeof(*rank));
+	if (!rank)
+		return NAN;
 	for (int i = 0; i < tp; i++)
 		rank[i] = j->fleet.first[node] + (uint32_t)i;
-	return wire_collective(&j->wire, WIRE_ALLREDUCE, rank, NULL, NULL, tp,
-			       tokens * j->model.hidden * j->model.element);
+	seconds =
+		wire_collective(&j->wire, WIRE_ALLREDUCE, rank, NULL, NULL, tp,
+				tokens * j->model.hidden * j->model.element);
+	free(rank);
+	return seconds;
 }
 
 static void computed_unit(struct job *j, const struct table *t, int unit,
@@ -136,6 +144,11 @@ static void fill(struct job *j, struct table *t)
 	double reduce_s =
 		j->measured ? 0 : tp_seconds(j, t->kind, t->tp, tokens);
 
+	if (isnan(reduce_s)) {
+		t->missing = true;
+		snprintf(t->why, sizeof(t->why), "out of memory");
+		return;
+	}
 	for (int u = 0; u < model_units(m); u++) {
 		double kept = u == 0 ? 0 : tokens * m->hidden * m->element;
 

@@ -30,6 +30,9 @@ static void read_type(struct input *in, const char *name, json_t *object,
 		return;
 	}
 	input_keys(in, object, at, keys);
+	if (strlen(name) >= sizeof(t->name))
+		input_wrong(in, at, NULL, "a name of at most %zu letters",
+			    sizeof(t->name) - 1);
 	snprintf(t->name, sizeof(t->name), "%s", name);
 	snprintf(t->vendor, sizeof(t->vendor), "%s",
 		 input_text(in, object, at, "vendor", ""));
@@ -134,6 +137,27 @@ static bool read_nodes(struct fleet *f, struct input *in)
 	return !in->bad;
 }
 
+/* A catalogue may describe devices that this cluster has none of: nobody else
+ * needs to know of them. */
+static void forget_unused(struct fleet *f)
+{
+	int n = 0;
+
+	for (int t = 0; t < f->types; t++) {
+		bool used = false;
+
+		for (int k = 0; k < f->kinds; k++)
+			used |= f->kind[k].type == t;
+		if (!used)
+			continue;
+		for (int k = 0; k < f->kinds; k++)
+			if (f->kind[k].type == t)
+				f->kind[k].type = n;
+		f->type[n++] = f->type[t];
+	}
+	f->types = n;
+}
+
 bool fleet_open(struct fleet *f, const char *file)
 {
 	struct input in;
@@ -148,7 +172,9 @@ bool fleet_open(struct fleet *f, const char *file)
 	       read_types(f, &in) && read_nodes(f, &in) &&
 	       cluster_plan(f->cluster, 0, &f->links) == DICOMM_SUCCESS;
 	input_close(&in);
-	if (!good)
+	if (good)
+		forget_unused(f);
+	else
 		fleet_close(f);
 	return good;
 }

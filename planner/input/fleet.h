@@ -39,7 +39,7 @@ struct fleet {
 	char *file; /* owned */
 	struct cluster *cluster;
 	struct links *links;
-	struct fleet_type *type; /* [types] */
+	struct fleet_type *type; /* [types]: those that nodes have */
 	struct fleet_kind *kind; /* [kinds] */
 	int *kind_of;            /* [node] */
 	uint32_t *first;         /* [node]: its lowest rank */
