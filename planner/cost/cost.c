@@ -374,6 +374,12 @@ bool cost_of(struct job *j, const struct plan *p, schedule_tell *tell,
 			add_up(&k, end);
 		else
 			input_complain("simulation: out of memory");
+		if (good && !isfinite(out->step)) {
+			input_complain("the step takes %g s: wanted rates and "
+				       "times of which it is finite",
+				       out->step);
+			good = false;
+		}
 	}
 	for (int i = 0; k.sim && i < p->pipelines; i++)
 		free(k.sim[i].stage);

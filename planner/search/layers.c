@@ -96,8 +96,9 @@ double layers_split(struct layers_stage *s, int stages, int units, double slack,
 		high = fmax(high,
 			    passes(s[i].table, 0, units, true) + s[i].extra);
 	}
-	/* Not faster than all of them together; as a rule, not much slower. */
-	low = 1 / speed;
+	/* Not faster than all of them together; as a rule, not much slower.
+	 * Never 0, whatever the times are: it is to grow. */
+	low = fmax(1 / speed, high * 1e-12);
 	for (double most = 1.2 * low; most < high; most *= 1.5) {
 		if (fill(s, stages, units, most)) {
 			high = most;
