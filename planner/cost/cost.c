@@ -119,7 +119,9 @@ static bool cost_stage(struct costing *k, int i, int at)
 	if (!t)
 		return false;
 	if (t->missing) {
-		input_complain("pipeline %d, stage %d: %s", i, at, t->why);
+		input_complain("%s%spipelines[%d].stages[%d]: %s",
+			       k->p->file ? k->p->file : "",
+			       k->p->file ? ": " : "", i, at, t->why);
 		return false;
 	}
 	c->forward = t->forward[s->last + 1] - t->forward[s->first];

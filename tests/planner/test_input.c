@@ -151,6 +151,25 @@ START_TEST(passes_take_time)
 }
 END_TEST
 
+/* A pipeline counts by its part of the batch, whatever its weight says; and a
+ * plan that makes no sense is named as one of no form is. */
+START_TEST(a_weight_is_the_part_of_the_batch)
+{
+	refuse(PLAN, "0.375", "0.1",
+	       "plan.json: pipelines[1].weight: 0.1: wanted 0.375, its part");
+	refuse(PLAN, "0.375", "-1",
+	       "plan.json: pipelines[1].weight: -1: wanted a number from 0");
+	refuse(PLAN, "0.375", "1e308", "plan.json: pipelines[1].weight: ");
+	refuse(PLAN, "[3, 5]", "[3, 4]",
+	       "plan.json: pipelines[0].stages: layers sum up to 5");
+	/* The profile has b with degree 1 and micro-batch 1 only. */
+	refuse(PLAN, "\"micro_batch\": 1, \"micro_batches\": 5",
+	       "\"micro_batch\": 5, \"micro_batches\": 1",
+	       "plan.json: pipelines[0].stages[0]: a, tensor-parallel 2: "
+	       "measured up to micro-batch 1; 5 would be a guess");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: input");
@@ -159,6 +178,7 @@ int main(void)
 	tcase_set_timeout(t, 300);
 	tcase_add_test(t, good_files_are_good);
 	tcase_add_test(t, passes_take_time);
+	tcase_add_test(t, a_weight_is_the_part_of_the_batch);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
