@@ -187,43 +187,57 @@ static int groups(const struct options *o)
 	return view_plan(o, GROUPS);
 }
 
+/* Each by its own sequence and batch. */
+struct compared {
+	struct plan plan;
+	struct job job;
+	struct cost cost;
+};
+
+static int compare_add(const struct options *o, int i, struct compared *c)
+{
+	int wrong = 0;
+
+	if (!open_plan(o, i, &c->plan))
+		return USAGE;
+	if (!open_job(o, &c->job, c->plan.seq, c->plan.global_batch)) {
+		plan_close(&c->plan);
+		return USAGE;
+	}
+	check_plan(&c->job, &c->plan, print_unless_memory, &wrong);
+	if (!wrong && cost_of(&c->job, &c->plan, NULL, NULL, &c->cost))
+		return DONE;
+	job_close(&c->job);
+	plan_close(&c->plan);
+	return NO_GOOD;
+}
+
 static int compare(const struct options *o)
 {
-	struct plan plan[OPTIONS_PLANS] = {0};
-	struct cost cost[OPTIONS_PLANS] = {0};
-	const struct plan *plans[OPTIONS_PLANS];
-	const struct cost *costs[OPTIONS_PLANS];
-	const char *names[OPTIONS_PLANS];
-	struct job j;
-	int status = DONE, wrong = 0, n = 0;
+	struct compared *c = calloc(OPTIONS_PLANS, sizeof(*c));
+	struct report_entry entry[OPTIONS_PLANS];
+	int status = c ? DONE : FAILED, n = 0;
 
 	if (o->plans < 2) {
 		input_complain("compare: --plan: at least two are needed");
-		return USAGE;
+		status = USAGE;
 	}
-	for (; n < o->plans; n++)
-		if (!open_plan(o, n, &plan[n]))
-			goto close_plans;
-	if (!open_job(o, &j, plan[0].seq, plan[0].global_batch))
-		goto close_plans;
-	for (int i = 0; i < n && !status; i++) {
-		plans[i] = &plan[i];
-		costs[i] = &cost[i];
-		names[i] = o->plan[i];
-		check_plan(&j, &plan[i], print_unless_memory, &wrong);
-		if (wrong || !cost_of(&j, &plan[i], NULL, NULL, &cost[i]))
-			status = NO_GOOD;
+	while (!status && n < o->plans) {
+		status = compare_add(o, n, &c[n]);
+		if (status)
+			break;
+		entry[n] = (struct report_entry){o->plan[n], &c[n].job,
+						 &c[n].plan, &c[n].cost};
+		n++;
 	}
 	if (!status)
-		report_compare(stdout, &j, plans, costs, names, n);
-	for (int i = 0; i < n; i++)
-		cost_free(&cost[i]);
-	job_close(&j);
-close_plans:
-	if (n < o->plans)
-		status = USAGE;
-	for (int i = 0; i < n; i++)
-		plan_close(&plan[i]);
+		report_compare(stdout, entry, n);
+	while (n-- > 0) {
+		cost_free(&c[n].cost);
+		job_close(&c[n].job);
+		plan_close(&c[n].plan);
+	}
+	free(c);
 	return status;
 }
 

@@ -225,49 +225,61 @@ void report_groups(FILE *out, struct job *j, const struct plan *p)
 
 /* ---- several ---- */
 
-static void print_why(FILE *out, const struct cost *best,
-		      const struct cost *other)
+/* Parts of a step are compared of steps that do the same. */
+static void print_why(FILE *out, const struct report_entry *best,
+		      const struct report_entry *other)
 {
-	double pipe = other->pipe - best->pipe;
-	double sync = other->sync - best->sync;
-	double update = other->update - best->update;
+	const struct cost *a = best->cost, *b = other->cost;
+	const struct plan *p = other->plan;
 
-	fprintf(out,
-		"    %+.4f s: pipelines %+.4f, gradients %+.4f, update "
-		"%+.4f%s\n",
-		other->step - best->step, pipe, sync, update,
-		other->fits ? "" : "; does not fit into memory");
+	if (best->plan->seq != p->seq ||
+	    best->plan->global_batch != p->global_batch)
+		fprintf(out,
+			"    of %d sequences of %d tokens, not %d of %d: time "
+			"of a token beside time of a token%s\n",
+			p->global_batch, p->seq, best->plan->global_batch,
+			best->plan->seq,
+			b->fits ? "" : "; does not fit into memory");
+	else
+		fprintf(out,
+			"    %+.4f s: pipelines %+.4f, gradients %+.4f, update "
+			"%+.4f%s\n",
+			b->step - a->step, b->pipe - a->pipe, b->sync - a->sync,
+			b->update - a->update,
+			b->fits ? "" : "; does not fit into memory");
 }
 
-void report_compare(FILE *out, struct job *j, const struct plan *const *plan,
-		    const struct cost *const *cost, const char *const *name,
-		    int n)
+void report_compare(FILE *out, const struct report_entry *entry, int n)
 {
-	int order[64], best;
+	int order[64];
 
 	if (n > 64)
 		n = 64;
 	for (int i = 0; i < n; i++) {
 		int k = i;
 
-		for (; k > 0 && cost[order[k - 1]]->step > cost[i]->step; k--)
+		for (; k > 0 && entry[order[k - 1]].cost->tokens_per_s <
+					entry[i].cost->tokens_per_s;
+		     k--)
 			order[k] = order[k - 1];
 		order[k] = i;
 	}
-	best = order[0];
 	for (int i = 0; i < n; i++) {
-		int x = order[i], p, s;
+		const struct report_entry *best = &entry[order[0]];
+		const struct report_entry *e = &entry[order[i]];
+		int p, s;
 
-		find_slowest(plan[x], cost[x], &p, &s);
+		find_slowest(e->plan, e->cost, &p, &s);
 		fprintf(out,
-			"%-24s %10.4f s  x %.3f  %s, slowest pipeline %d, "
-			"stage %d on %s\n",
-			name[x], cost[x]->step,
-			cost[x]->step / cost[best]->step,
-			cost[x]->fits ? "fits" : "DOES NOT FIT", p, s,
-			device_of(j, &plan[x]->pipeline[p].stage[s]));
+			"%-24s %10.4f s  x %.3f  %.0f tokens/s, %s, slowest "
+			"pipeline %d, stage %d on %s\n",
+			e->name, e->cost->step,
+			best->cost->tokens_per_s / e->cost->tokens_per_s,
+			e->cost->tokens_per_s,
+			e->cost->fits ? "fits" : "DOES NOT FIT", p, s,
+			device_of(e->job, &e->plan->pipeline[p].stage[s]));
 		if (i > 0)
-			print_why(out, cost[best], cost[x]);
+			print_why(out, best, e);
 	}
 }
 

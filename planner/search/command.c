@@ -58,9 +58,9 @@ static bool write_plan(const struct options *o, const struct search_found *f)
 static void print_found(const struct options *o, struct job *j,
 			const struct search_found *f)
 {
-	const struct plan *plans[] = {&f->plan, &f->second};
-	const struct cost *costs[] = {&f->cost, &f->second_cost};
-	const char *names[] = {"best", "runner-up"};
+	const struct report_entry both[] = {
+		{"best", j, &f->plan, &f->cost},
+		{"runner-up", j, &f->second, &f->second_cost}};
 
 	printf("%ld drafts in %.2f s, the first possible one after %.3f s; "
 	       "best of space %s\n",
@@ -69,7 +69,7 @@ static void print_found(const struct options *o, struct job *j,
 	report_stages(stdout, j, &f->plan, &f->cost);
 	if (f->second.pipelines) {
 		printf("why the runner-up lost:\n");
-		report_compare(stdout, j, plans, costs, names, 2);
+		report_compare(stdout, both, 2);
 	}
 	if (o->out)
 		printf("written to %s\n", o->out);

@@ -79,6 +79,14 @@ says '"tp_group"'
 run 0 search "$@" -g 96 -s 2048 --symmetric -o "$work/symmetric.json"
 run 0 compare "$@" --plan "$work/plan.json" --plan "$work/symmetric.json"
 says "x 1.000"
+# Each by its own batch and sequence: what a token takes counts.
+sed 's/"sequence": 2048/"sequence": 512/' "$work/plan.json" >"$work/short.json"
+run 0 simulate "$@" --plan "$work/short.json" --json
+step=$(sed -n 's/.*"step_s": \([0-9]*\.[0-9]\{4\}\).*/\1/p' "$work/out")
+run 0 compare "$@" --plan "$work/plan.json" --plan "$work/short.json"
+awk -v step="$step" '$1 ~ /short/ { d = $2 - step; exit !(d * d < 1e-6) }
+	' "$work/out" || fail "short.json: not $step s"
+says "of 96 sequences of 2048 tokens, not 96 of 512"
 run 0 simulate "$@" --plan "$work/symmetric.json" --export megatron
 says "--pipeline-model-parallel-size"
 run 0 simulate "$@" --plan "$work/symmetric.json" --export flagscale
