@@ -136,7 +136,7 @@ static int view_job(const struct options *o, struct job *j, struct plan *p,
 	if (o->export) {
 		status = export_plan(stdout, o->export, j, p) ? DONE : NO_GOOD;
 	} else if (o->json) {
-		status = write_json(report_json(p, &c), o->out);
+		status = write_json(report_json(j, p, &c), o->out);
 	} else {
 		report_cost(stdout, j, p, &c);
 		if (view == EXPLAIN)

@@ -3,6 +3,7 @@
 #include "planner/output/report.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define GIB 0x1p30
 
@@ -86,6 +87,89 @@ static void print_memory(FILE *out, const struct job *j, const struct plan *p,
 	}
 }
 
+/* ---- devices that have nothing to do ---- */
+
+#define RUNS_SHOWN 16
+
+/* used[rank]; NULL: no memory. Free it. */
+static bool *find_used(const struct job *j, const struct plan *p)
+{
+	bool *used = calloc(j->fleet.ranks, sizeof(*used));
+
+	for (int i = 0; used && i < p->pipelines; i++) {
+		for (int s = 0; s < p->pipeline[i].stages; s++) {
+			const struct plan_stage *st = &p->pipeline[i].stage[s];
+
+			for (int r = 0; r < st->tp; r++)
+				used[st->rank[r]] = true;
+		}
+	}
+	return used;
+}
+
+/* "" if its entry of the cluster file has none. */
+static const char *host_of(const struct job *j, uint32_t rank)
+{
+	const struct cluster *c = j->fleet.cluster;
+	uint32_t entry = 0, end = c->nodes[0].count;
+
+	while (j->fleet.links->node_of[rank] >= end)
+		end += c->nodes[++entry].count;
+	return c->nodes[entry].name;
+}
+
+static bool are_alike(const struct job *j, uint32_t a, uint32_t b)
+{
+	return fleet_type(&j->fleet, a) == fleet_type(&j->fleet, b) &&
+	       !strcmp(host_of(j, a), host_of(j, b));
+}
+
+static void print_idle(FILE *out, const struct job *j, const struct plan *p)
+{
+	bool *used = find_used(j, p);
+	uint32_t idle = 0, ranks = j->fleet.ranks;
+	int runs = 0;
+
+	for (uint32_t r = 0; used && r < ranks; r++)
+		idle += !used[r];
+	if (idle)
+		fprintf(out, "idle: %u of %u devices\n", idle, ranks);
+	for (uint32_t r = 0, end; idle && r < ranks; r = end) {
+		const char *host = host_of(j, r);
+
+		end = r + 1;
+		if (used[r])
+			continue;
+		while (end < ranks && !used[end] && are_alike(j, r, end))
+			end++;
+		if (runs++ == RUNS_SHOWN)
+			fprintf(out, "  and more\n");
+		if (runs > RUNS_SHOWN)
+			continue;
+		fprintf(out, "  %-20s rank%s %u",
+			fleet_type(&j->fleet, r)->name, end - r > 1 ? "s" : "",
+			r);
+		if (end - r > 1)
+			fprintf(out, "-%u", end - 1);
+		fprintf(out, "%s%s\n", *host ? " of " : "", host);
+	}
+	free(used);
+}
+
+static json_t *idle_json(const struct job *j, const struct plan *p)
+{
+	bool *used = find_used(j, p);
+	json_t *list = json_array();
+
+	for (uint32_t r = 0; used && r < j->fleet.ranks; r++)
+		if (!used[r])
+			json_array_append_new(list, json_integer(r));
+	free(used);
+	return list;
+}
+
+/* ---- the step ---- */
+
 void report_cost(FILE *out, struct job *j, const struct plan *p,
 		 const struct cost *c)
 {
@@ -120,6 +204,7 @@ void report_cost(FILE *out, struct job *j, const struct plan *p,
 	print_share(out, "update", c->update, c->step);
 	fprintf(out, "memory of the fullest device of each type:\n");
 	print_memory(out, j, p, c);
+	print_idle(out, j, p);
 }
 
 static const char *limit_of(const struct cost_stage *c)
@@ -283,7 +368,8 @@ void report_compare(FILE *out, const struct report_entry *entry, int n)
 	}
 }
 
-json_t *report_json(const struct plan *p, const struct cost *c)
+json_t *report_json(const struct job *j, const struct plan *p,
+		    const struct cost *c)
 {
 	json_t *list = json_array();
 
@@ -312,9 +398,11 @@ json_t *report_json(const struct plan *p, const struct cost *c)
 						"bubble", c->pipeline[i].bubble,
 						"stages", stages));
 	}
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o}",
+	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o, "
+			 "s:o}",
 			 "step_s", c->step, "pipe_s", c->pipe, "sync_s",
 			 c->sync, "update_s", c->update, "error", c->error,
 			 "tokens_per_s", c->tokens_per_s, "mfu", c->mfu, "hfu",
-			 c->hfu, "fits", (int)c->fits, "pipelines", list);
+			 c->hfu, "fits", (int)c->fits, "pipelines", list,
+			 "idle", idle_json(j, p));
 }

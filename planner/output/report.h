@@ -7,8 +7,8 @@
 
 #include "planner/cost/cost.h"
 
-/* The step: its time with an error band, where it goes, memory beside limits.
- */
+/* The step: its time with an error band, where it goes, memory beside limits,
+ * devices that the plan leaves idle. */
 void report_cost(FILE *out, struct job *j, const struct plan *p,
 		 const struct cost *c);
 /* Stage by stage, and what limits. */
@@ -25,6 +25,7 @@ struct report_entry {
 };
 void report_compare(FILE *out, const struct report_entry *entry, int n);
 /* As JSON: seconds and bytes. NULL: out of memory. */
-json_t *report_json(const struct plan *p, const struct cost *c);
+json_t *report_json(const struct job *j, const struct plan *p,
+		    const struct cost *c);
 
 #endif

@@ -31,20 +31,23 @@ static enum search_space space_of(const struct options *o)
 }
 
 /* Nothing that differs from run to run: the same search, the same file. */
-static json_t *found_json(const struct options *o, const struct search_found *f)
+static json_t *found_json(const struct options *o, const struct job *job,
+			  const struct search_found *f)
 {
 	json_t *j = plan_json(&f->plan);
 
 	json_object_set_new(j, "found",
 			    json_pack("{s:s, s:i, s:i}", "space", f->from,
 				      "seed", o->seed, "rounds", o->rounds));
-	json_object_set_new(j, "predicted", report_json(&f->plan, &f->cost));
+	json_object_set_new(j, "predicted",
+			    report_json(job, &f->plan, &f->cost));
 	return j;
 }
 
-static bool write_plan(const struct options *o, const struct search_found *f)
+static bool write_plan(const struct options *o, const struct job *job,
+		       const struct search_found *f)
 {
-	json_t *j = found_json(o, f);
+	json_t *j = found_json(o, job, f);
 	bool good =
 		j && !json_dump_file(j, o->out,
 				     JSON_INDENT(1) | JSON_REAL_PRECISION(12));
@@ -97,10 +100,10 @@ int search_command(const struct options *o, struct job *j)
 		return 7;
 	if (s.progress)
 		fprintf(stderr, "\n");
-	if (o->out && !write_plan(o, &f))
+	if (o->out && !write_plan(o, j, &f))
 		status = 1;
 	else if (o->json)
-		json_dumpf(found_json(o, &f), stdout, JSON_INDENT(1));
+		json_dumpf(found_json(o, j, &f), stdout, JSON_INDENT(1));
 	else
 		print_found(o, j, &f);
 	search_free(&f);

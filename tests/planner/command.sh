@@ -92,6 +92,26 @@ says "--pipeline-model-parallel-size"
 run 0 simulate "$@" --plan "$work/symmetric.json" --export flagscale
 says "hetero_process_meshes"
 
+# ---- devices without work are named: the last node is too slow for these ----
+
+sed 's/"gbit_per_s": 25, /"gbit_per_s": 0.1, "name": "far", /
+	s/"count": 2, /&"name": "near", /' "$work/cluster.json" |
+	sed 's/"count": 2, "name": "near", "ranks": 4/"ranks": 4, "name": "near"/
+	s/"count": 1, //' >"$work/far.json"
+run 0 search --cluster "$work/far.json" --model "$work/config.json" -g 8 \
+	-s 2048 -o "$work/idle.json"
+says "idle: 4 of 8 devices"
+says "ranks 4-7 of far"
+run 0 explain --cluster "$work/far.json" --model "$work/config.json" \
+	--plan "$work/idle.json"
+says "ranks 4-7 of far"
+run 0 simulate --cluster "$work/far.json" --model "$work/config.json" \
+	--plan "$work/idle.json" --json
+tr -d ' \n' <"$work/out" | grep -q '"idle":\[4,5,6,7\]' ||
+	fail "idle devices are not in the JSON"
+run 0 simulate "$@" --plan "$work/symmetric.json"
+grep -q idle "$work/out" && fail "idle devices that are none"
+
 # ---- pictures ----
 
 run 0 simulate "$@" --plan "$work/plan.json" --trace "$work/trace.json" \
