@@ -58,6 +58,16 @@ static bool write_plan(const struct options *o, const struct job *job,
 	return good;
 }
 
+static void print_json(const struct options *o, const struct job *job,
+		       const struct search_found *f)
+{
+	json_t *j = found_json(o, job, f);
+
+	json_dumpf(j, stdout, JSON_INDENT(1));
+	printf("\n");
+	json_decref(j);
+}
+
 static void print_found(const struct options *o, struct job *j,
 			const struct search_found *f)
 {
@@ -78,6 +88,20 @@ static void print_found(const struct options *o, struct job *j,
 		printf("written to %s\n", o->out);
 }
 
+static bool check_ahead(const struct search *s)
+{
+	if (!s->ahead ||
+	    (s->schedule == PLAN_1F1B && s->overlap != PLAN_BLOCKING &&
+	     s->overlap != PLAN_EAGER))
+		return true;
+	input_complain("--ahead: %d: wanted 0 with the %s %s", s->ahead,
+		       s->schedule == PLAN_1F1B ? "overlap" : "schedule",
+		       s->schedule == PLAN_1F1B
+			       ? plan_overlap_name(s->overlap)
+			       : plan_schedule_name(s->schedule));
+	return false;
+}
+
 int search_command(const struct options *o, struct job *j)
 {
 	struct search s = {
@@ -86,6 +110,7 @@ int search_command(const struct options *o, struct job *j)
 		.schedule = o->has_schedule ? o->schedule : PLAN_1F1B,
 		.overlap = o->has_overlap ? o->overlap : PLAN_OVERLAP_P2P,
 		.zero = o->zero,
+		.ahead = o->ahead > 0 ? o->ahead : 0,
 		.micro_batch = o->micro_batch,
 		.rounds = o->rounds,
 		.budget_s = o->budget_s,
@@ -96,6 +121,8 @@ int search_command(const struct options *o, struct job *j)
 	struct search_found f;
 	int status = 0;
 
+	if (!check_ahead(&s))
+		return 6;
 	if (!search_run(&s, &f))
 		return 7;
 	if (s.progress)
@@ -103,7 +130,7 @@ int search_command(const struct options *o, struct job *j)
 	if (o->out && !write_plan(o, j, &f))
 		status = 1;
 	else if (o->json)
-		json_dumpf(found_json(o, j, &f), stdout, JSON_INDENT(1));
+		print_json(o, j, &f);
 	else
 		print_found(o, j, &f);
 	search_free(&f);

@@ -219,7 +219,8 @@ static void set_stage(struct drafting *g, struct layers_stage *s,
 	s->state = state[0] / (g->zero >= 3 ? lines : 1) +
 		   state[1] / (g->zero >= 2 ? lines : 1) +
 		   state[2] / (g->zero >= 1 ? lines : 1);
-	s->in_flight = memory_in_flight(at, stages, most, g->schedule, 0);
+	s->in_flight =
+		memory_in_flight(at, stages, most, g->schedule, g->ahead);
 	s->extra = 0;
 }
 
@@ -265,12 +266,13 @@ static void time_line(struct drafting *g, struct draft_line *l, double ways,
 	l->fill = through;
 	for (int i = l->teams - 1; i >= 0; i--) {
 		double own = layers_seconds(&g->stage[i]);
+		int held = 1 + (l->teams - 1 - i) * (1 + g->ahead);
 
 		l->fill += own - g->stage[i].extra;
 		trip += own - g->stage[i].extra + g->scratch[i];
 		l->cycle = fmax(l->cycle, own);
 		if (g->schedule == PLAN_1F1B)
-			l->cycle = fmax(l->cycle, trip / (l->teams - i));
+			l->cycle = fmax(l->cycle, trip / held);
 	}
 }
 
@@ -582,7 +584,8 @@ bool draft_plan(const struct drafting *g, const struct draft *d,
 			     .global_batch = g->job->global_batch,
 			     .schedule = g->schedule,
 			     .overlap = g->overlap,
-			     .zero = g->zero};
+			     .zero = g->zero,
+			     .ahead = g->ahead};
 	snprintf(out->model, sizeof(out->model), "%s", g->job->model.name);
 	for (int i = 0; i < d->lines; i++) {
 		const struct draft_line *l = &d->line[i];

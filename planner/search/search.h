@@ -20,6 +20,7 @@ struct search {
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
 	int zero;
+	int ahead;       /* 1F1B: of all plans (planner/input/plan.h) */
 	int micro_batch; /* 0: several are tried */
 	int rounds;      /* of moves, for each start */
 	double budget_s; /* above 0: rounds until then */

@@ -16,7 +16,8 @@ static bool make(const struct search *s, int tp, int pp, int dp, int batch,
 			   .global_batch = s->job->global_batch,
 			   .schedule = s->schedule,
 			   .overlap = s->overlap,
-			   .zero = s->zero};
+			   .zero = s->zero,
+			   .ahead = s->ahead};
 	snprintf(p->model, sizeof(p->model), "%s", s->job->model.name);
 	for (int i = 0; i < dp; i++) {
 		struct plan_pipeline *l = plan_add_pipeline(p);
