@@ -202,7 +202,7 @@ run 7 simulate --cluster "$data/mit_cluster.json" \
 	--plan "$work/other.json"
 says "measured up to micro-batch 2; 4 would be a guess"
 
-# ---- micro-batches ahead; plans that HARP measured ----
+# ---- micro-batches ahead ----
 
 run 0 simulate --cluster "$data/mit_cluster.json" \
 	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
@@ -216,6 +216,43 @@ run 0 groups --cluster "$data/mit_cluster.json" \
 	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
 	--plan "$data/mit_n3_d1.json"
 says "no gradients: there is one pipeline"
+
+# The search takes it, for memory and time; where it cannot be, it says so.
+run 0 search --cluster "$work/cluster.json" --model "$work/config.json" \
+	-g 96 -s 2048 --rounds 1 --ahead 1 -o "$work/ahead.json"
+grep -q '"ahead": 1' "$work/ahead.json" || fail "a plan without ahead"
+run 0 check --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/ahead.json"
+for other in "--schedule gpipe" "--overlap send"; do
+	# shellcheck disable=SC2086
+	run 6 search --cluster "$work/cluster.json" \
+		--model "$work/config.json" -g 96 -s 2048 --ahead 1 $other
+	says "--ahead: 1: wanted 0 with the ${other#--}"
+done
+
+# ---- no option is taken and not used ----
+
+for other in "--trace x" "--svg x" "--export torch" "--plan x" "--device a" \
+	"--cost flashflex"; do
+	# shellcheck disable=SC2086
+	run 6 search --cluster "$work/cluster.json" \
+		--model "$work/config.json" -g 96 -s 2048 $other
+	says "${other%% *}: not an option of search, but of "
+done
+run 6 simulate --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" -g 96
+says "--global-batch: not an option of simulate, but of search"
+run 6 check --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" --json
+says "--json: not an option of check, but of explain, search, simulate"
+run 6 simulate --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" --cost flashflex --svg "$work/x.svg"
+says "--cost: flashflex: wanted without --trace"
+run 0 explain --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" -o "$work/explained"
+grep -q "where it goes" "$work/explained" || fail "--out of explain"
+
+# ---- plans that HARP measured ----
 
 # Their order is right: of those of one model, the fastest one first, and what
 # is the same plan to us alike. All within 20 %, without their efficiencies.
