@@ -22,9 +22,9 @@ static void read_type(struct input *in, const char *name, json_t *object,
 					   "price",
 					   "remark",
 					   NULL};
-	char at[INPUT_PATH];
+	char at[INPUT_PATH], path[INPUT_PATH];
 
-	snprintf(at, sizeof(at), "devices.%s", name);
+	snprintf(at, sizeof(at), "devices.%.*s", INPUT_PATH - 16, name);
 	if (!json_is_object(object)) {
 		input_wrong(in, at, object, "an object");
 		return;
@@ -47,9 +47,14 @@ static void read_type(struct input *in, const char *name, json_t *object,
 	t->memory_per_s =
 		1e9 * input_number(in, object, at, "memory_gbyte_per_s", 0.1,
 				   1e6, 1000);
+	t->price = json_object_get(object, "price")
+			   ? input_number(in, object, at, "price", 0, 1e9, NAN)
+			   : NAN;
+	input_join(path, at, "memory_gib");
 	if (t->reserved >= t->memory)
-		input_wrong(in, at, json_object_get(object, "reserved_gib"),
-			    "reserved_gib below memory_gib");
+		input_wrong(in, path, json_object_get(object, "memory_gib"),
+			    "more than its reserved_gib, %g",
+			    t->reserved / GIB);
 }
 
 static bool read_types(struct fleet *f, struct input *in)

@@ -25,6 +25,7 @@ struct fleet_type {
 	double efficiency;
 	double memory, reserved; /* bytes */
 	double memory_per_s;     /* bytes per second */
+	double price;            /* of an hour; NAN: nobody says */
 };
 
 /* Nodes that are alike in all that matters: type, links, ranks. */

@@ -2,6 +2,7 @@
 /* Prints what plans cost. */
 #include "planner/output/report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +169,35 @@ static json_t *idle_json(const struct job *j, const struct plan *p)
 	return list;
 }
 
+/* Of an hour of the devices in use; NAN if one has no price. */
+static double price_of(const struct job *j, const struct plan *p)
+{
+	double sum = 0;
+
+	for (int i = 0; i < p->pipelines; i++) {
+		for (int s = 0; s < p->pipeline[i].stages; s++) {
+			const struct plan_stage *st = &p->pipeline[i].stage[s];
+
+			for (int r = 0; r < st->tp; r++)
+				sum += fleet_type(&j->fleet, st->rank[r])
+					       ->price;
+		}
+	}
+	return sum;
+}
+
+static void print_price(FILE *out, const struct job *j, const struct plan *p,
+			const struct cost *c)
+{
+	double price = price_of(j, p);
+
+	if (!isnan(price))
+		fprintf(out,
+			"price of the devices in use: %.4g an hour, %.4g a "
+			"million tokens\n",
+			price, price / 3600 / c->tokens_per_s * 1e6);
+}
+
 /* ---- the step ---- */
 
 void report_cost(FILE *out, struct job *j, const struct plan *p,
@@ -205,6 +235,7 @@ void report_cost(FILE *out, struct job *j, const struct plan *p,
 	fprintf(out, "memory of the fullest device of each type:\n");
 	print_memory(out, j, p, c);
 	print_idle(out, j, p);
+	print_price(out, j, p, c);
 }
 
 static const char *limit_of(const struct cost_stage *c)
@@ -371,7 +402,8 @@ void report_compare(FILE *out, const struct report_entry *entry, int n)
 json_t *report_json(const struct job *j, const struct plan *p,
 		    const struct cost *c)
 {
-	json_t *list = json_array();
+	json_t *list = json_array(), *out;
+	double price = price_of(j, p);
 
 	for (int i = 0; i < c->pipelines; i++) {
 		json_t *stages = json_array();
@@ -398,11 +430,14 @@ json_t *report_json(const struct job *j, const struct plan *p,
 						"bubble", c->pipeline[i].bubble,
 						"stages", stages));
 	}
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o, "
-			 "s:o}",
-			 "step_s", c->step, "pipe_s", c->pipe, "sync_s",
-			 c->sync, "update_s", c->update, "error", c->error,
-			 "tokens_per_s", c->tokens_per_s, "mfu", c->mfu, "hfu",
-			 c->hfu, "fits", (int)c->fits, "pipelines", list,
-			 "idle", idle_json(j, p));
+	out = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o, "
+			"s:o}",
+			"step_s", c->step, "pipe_s", c->pipe, "sync_s", c->sync,
+			"update_s", c->update, "error", c->error,
+			"tokens_per_s", c->tokens_per_s, "mfu", c->mfu, "hfu",
+			c->hfu, "fits", (int)c->fits, "pipelines", list, "idle",
+			idle_json(j, p));
+	if (out && !isnan(price))
+		json_object_set_new(out, "price_per_hour", json_real(price));
+	return out;
 }

@@ -170,6 +170,8 @@ wrong cluster 's/"inside_gbit_per_s": 200,//' \
 	'nodes[1].inside_gbit_per_s: missing'
 wrong cluster 's/"tflops": 150/"tflops": "150T"/' \
 	'devices.b.tflops: "150T": wanted a number'
+wrong cluster 's/"memory_gib": 24/"memory_gib": 0.5/' \
+	'devices.b.memory_gib: 0.5: wanted more than its reserved_gib, 1'
 wrong cluster 's/"tflops": 150/"gflops": 150/' 'devices.b.gflops: 150'
 wrong config 's/"num_hidden_layers": 16/"num_hidden_layers": 16.5/' \
 	'num_hidden_layers: 16.5: wanted a whole number'
@@ -229,6 +231,20 @@ for other in "--schedule gpipe" "--overlap send"; do
 		--model "$work/config.json" -g 96 -s 2048 --ahead 1 $other
 	says "--ahead: 1: wanted 0 with the ${other#--}"
 done
+
+# ---- what an hour costs, if all devices in use have a price ----
+
+grep -q price "$work/out" && fail "a price of nothing"
+sed 's/"memory_gib"/"price": 2.5, &/' "$work/cluster.json" \
+	>"$work/priced.json"
+run 0 simulate --cluster "$work/priced.json" --model "$work/config.json" \
+	--plan "$work/symmetric.json"
+says "price of the devices in use: 30 an hour"
+sed 's/"memory_gib": 40/"price": -1, &/' "$work/cluster.json" \
+	>"$work/priced.json"
+run 6 simulate --cluster "$work/priced.json" --model "$work/config.json" \
+	--plan "$work/symmetric.json"
+says "devices.a.price: -1: wanted a number from 0"
 
 # ---- no option is taken and not used ----
 
