@@ -57,6 +57,7 @@ static void read_kind(struct input *in, struct model *m)
 	const char *act = input_text(
 		in, in->root, NULL, "hidden_act",
 		input_text(in, in->root, NULL, "activation_function", "silu"));
+	const char *name;
 	bool is_old = is_one_of(kind, old);
 
 	m->gated = !is_old && (!strcmp(act, "silu") || !strcmp(act, "swish") ||
@@ -68,10 +69,9 @@ static void read_kind(struct input *in, struct model *m)
 		m->positions = (int)read_size(
 			in, NAMES("max_position_embeddings", "n_positions"),
 			1 << 24, 0);
-	snprintf(m->name, sizeof(m->name), "%s",
-		 input_text(in, in->root, NULL, "_name_or_path", kind));
-	snprintf(m->name, sizeof(m->name), "%s",
-		 input_text(in, in->root, NULL, "name", m->name));
+	name = input_text(in, in->root, NULL, "_name_or_path", kind);
+	name = input_text(in, in->root, NULL, "name", *name ? name : kind);
+	snprintf(m->name, sizeof(m->name), "%s", *name ? name : in->file);
 }
 
 static void read_element(struct input *in, struct model *m)

@@ -190,7 +190,13 @@ run 6 fly
 says "fly: no such command"
 run 7 search --cluster "$work/cluster.json" --model "$work/config.json" \
 	-g 64 -s 2000000
-says "no plan fits"
+says "no plan fits: llama on the devices of "
+says "of activations"
+says "GiB: "
+says "are missing"
+run 7 search --cluster "$work/cluster.json" --model "$work/config.json" \
+	-g 64 -s 2048 --micro-batch 3
+says "--micro-batch: 3: wanted a divisor of the global batch, 64"
 
 # ---- no guesses beyond what was measured ----
 
