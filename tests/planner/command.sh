@@ -139,6 +139,37 @@ sed 's/A100-SXM4-80GB"}]/Abacus 7"}]/' "$work/host.json" >"$work/odd.json"
 run 6 detect "$work/odd.json"
 says 'nodes[0].machine.devices[2].description: "NVIDIA Abacus 7": wanted a A100'
 
+sed 's/A100-SXM4-80GB/Abacus 7/g' "$work/host.json" >"$work/odd.json"
+run 6 detect "$work/odd.json"
+says 'odd.json: nodes[0].machine.devices[1].description: "NVIDIA Abacus 7": '
+says 'wanted one of GB200, B200'
+says 'write tflops and memory_gib into devices'
+# A word of its own is its name.
+sed 's/A100-SXM4-80GB/GH200 480GB/g' "$work/host.json" >"$work/odd.json"
+run 0 detect "$work/odd.json"
+says '"device": "GH200"'
+
+# Rates of other hosts are none of these; a part of them is said to be missing.
+sed 's/"n1"/"n2"/' "$work/host.json" >"$work/host2.json"
+run 6 detect "$work/host2.json" --cluster "$work/links.json"
+says 'links.json: nodes: '
+says 'wanted at least one of the hosts of the other files'
+run 0 detect "$work/host.json" "$work/host2.json" --cluster "$work/links.json"
+says 'host2.json: nodes[0].name: n2: not among the hosts of '
+sed 's/{"name": "n1"/{"name": "n9"}, &/; s/"n1"/"n1.domain"/' \
+	"$work/links.json" >"$work/more.json"
+run 0 detect "$work/host.json" --cluster "$work/more.json" -o "$work/found.json"
+says 'more.json: nodes[0].name: n9: left out'
+grep -q '"gbit_per_s": 9.5' "$work/found.json" || fail "rates not taken"
+# Nor is a host dropped that shares its file, or its name, with another one.
+run 6 detect "$work/host.json" "$work/host.json"
+says 'nodes[0].name: "n1": wanted a host that was not there before'
+sed 's/{"nodes": \[\(.*\)/{"nodes": [{"name": "n0", "gbit_per_s": 7,\
+ "machine": {"numa": []}}, \1/' "$work/host.json" >"$work/two.json"
+run 0 detect "$work/two.json" -o "$work/found.json"
+grep -q '"n0"' "$work/found.json" || fail "a host was dropped"
+grep -q '"n1"' "$work/found.json" || fail "a host was dropped"
+
 # ---- what is wrong is named: file, place, value ----
 
 wrong() # FILE SED-SCRIPT TEXT
