@@ -140,6 +140,9 @@ static void read_device(struct profile *p, struct input *in, const char *at,
 	json_object_foreach(device, batch, batches)
 	{
 		input_join(by_batch, at, batch);
+		if (!json_is_object(batches))
+			input_wrong(in, by_batch, batches,
+				    "an object of tensor-parallel degrees");
 		json_object_foreach(batches, tp, row)
 		{
 			struct profile_row *r = add_row(p);
@@ -174,6 +177,9 @@ static void read_layers(struct profile *p, struct input *in)
 	char path[INPUT_PATH];
 	const char *tp;
 
+	if (layers && !json_is_object(layers))
+		input_wrong(in, "layers", layers,
+			    "an object of tensor-parallel degrees");
 	p->size = calloc(json_object_size(layers) + 1, sizeof(*p->size));
 	json_object_foreach(layers, tp, row)
 	{

@@ -105,11 +105,12 @@ static void read_all(void *ctx)
 /* With one file replaced; what is said goes to text. True: all is good. */
 static bool read_with(enum sort sort, const char *other, char *text, size_t len)
 {
-	struct reading r = {.search_rounds = 1};
+	static struct reading r = {.search_rounds = 1};
 
 	for (int i = 0; i < SORTS; i++)
-		desk_write(r.file[i], names[i],
-			   i == (int)sort ? other : goods[i]);
+		if (i == (int)sort || !*r.file[i])
+			desk_write(r.file[i], names[i],
+				   i == (int)sort ? other : goods[i]);
 	desk_hear(read_all, &r, text, len);
 	return r.good;
 }
@@ -144,6 +145,8 @@ START_TEST(passes_take_time)
 {
 	refuse(PROFILE, "[0.002, 0.004, 0.0001]", "[0, 0, 0.0001]",
 	       "devices.b.1.1: {\"0-5\":[0,0,0.0001]}: wanted passes that");
+	refuse(PROFILE, "{\"1\": {\"0-5\": [0.002, 0.004, 0.0001]}}", "null",
+	       "devices.b.1: null: wanted an object");
 	refuse(PROFILE, "[0.002, 0.004, 0.0001]", "[1e-300, 0, 0.0001]",
 	       "devices.b.1.1");
 	refuse(PROFILE, "[0.002, 0.004, 0.0001]", "[1, 1e308, 0.0001]",
@@ -170,6 +173,134 @@ START_TEST(a_weight_is_the_part_of_the_batch)
 }
 END_TEST
 
+/* ---- all values of all files, replaced by what is hardly right ---- */
+
+static const char *const odd[] = {
+	"null",          "true", "-1",           "0",
+	"0.5",           "7",    "1e308",        "1e-300",
+	"1099511627776", "\"\"", "\"%s%n\"",     "[]",
+	"[0]",           "{}",   "{\"\": [[]]}",
+};
+#define ODD (sizeof(odd) / sizeof(odd[0]))
+
+/* Value number `at` of the tree under v, in depth first order, replaced by a
+ * copy of `by`, or left out. */
+static bool replace(json_t *v, json_t *by, int *at)
+{
+	json_t *child;
+	const char *k;
+	void *next;
+	size_t i;
+
+	json_object_foreach_safe(v, next, k, child)
+	{
+		bool here = (*at)-- == 0;
+
+		if (here && by)
+			json_object_set_new(v, k, json_deep_copy(by));
+		else if (here)
+			json_object_del(v, k);
+		if (here || replace(child, by, at))
+			return true;
+	}
+	json_array_foreach(v, i, child)
+	{
+		bool here = (*at)-- == 0;
+
+		if (here && by)
+			json_array_set_new(v, i, json_deep_copy(by));
+		else if (here)
+			json_array_remove(v, i);
+		if (here || replace(child, by, at))
+			return true;
+	}
+	return false;
+}
+
+/* What is refused names a file, its own or one that it does not go with, and in
+ * it a place and what was wanted there, or a line. Nothing crashes, or takes
+ * longer than the test may. */
+static void try_other(enum sort sort, const char *other)
+{
+	char said[4096];
+	bool named = read_with(sort, other, said, sizeof(said));
+
+	for (int i = 0; !named && i < SORTS; i++) {
+		const char *at = strstr(said, names[i]);
+
+		named = at &&
+			(strstr(at, ": wanted ") || strstr(at, ": line ") ||
+			 strstr(at, "measured") || strstr(at, "must "));
+	}
+	ck_assert_msg(named, "%s: %s: said: %s", names[sort], other, said);
+}
+
+START_TEST(no_odd_value_crashes_or_hangs)
+{
+	enum sort sort = (enum sort)_i;
+	int tried = 0;
+
+	for (size_t k = 0; k < ODD; k++) {
+		for (int n = 0, more = 1; more; n++) {
+			json_t *root = json_loads(goods[sort], 0, NULL);
+			json_t *by = json_loads(odd[k], JSON_DECODE_ANY, NULL);
+			char *text;
+			int at = n;
+
+			ck_assert_ptr_nonnull(root);
+			ck_assert_ptr_nonnull(by);
+			more = replace(root, by, &at);
+			text = json_dumps(root, JSON_COMPACT);
+			if (more)
+				try_other(sort, text);
+			tried += more;
+			free(text);
+			json_decref(by);
+			json_decref(root);
+		}
+	}
+	ck_assert_int_ge(tried, 100);
+}
+END_TEST
+
+START_TEST(nothing_that_is_left_out_crashes)
+{
+	enum sort sort = (enum sort)_i;
+
+	for (int n = 0, more = 1; more; n++) {
+		json_t *root = json_loads(goods[sort], 0, NULL);
+		char *text;
+		int at = n;
+
+		more = replace(root, NULL, &at);
+		text = json_dumps(root, JSON_COMPACT);
+		if (more)
+			try_other(sort, text);
+		free(text);
+		json_decref(root);
+	}
+}
+END_TEST
+
+/* No JSON at all: cut off, and with bytes that do not belong there. */
+START_TEST(no_broken_text_crashes)
+{
+	enum sort sort = (enum sort)_i;
+	size_t len = strlen(goods[sort]);
+
+	for (size_t n = 0; n < len; n += 7) {
+		static const char bytes[] = "]}\"\\\x01\xff,:0-";
+		char other[2048];
+
+		snprintf(other, sizeof(other), "%s", goods[sort]);
+		other[n] = bytes[n % (sizeof(bytes) - 1)];
+		try_other(sort, other);
+		other[n] = '\0';
+		try_other(sort, other);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: input");
@@ -179,6 +310,9 @@ int main(void)
 	tcase_add_test(t, good_files_are_good);
 	tcase_add_test(t, passes_take_time);
 	tcase_add_test(t, a_weight_is_the_part_of_the_batch);
+	tcase_add_loop_test(t, no_odd_value_crashes_or_hangs, 0, SORTS);
+	tcase_add_loop_test(t, nothing_that_is_left_out_crashes, 0, SORTS);
+	tcase_add_loop_test(t, no_broken_text_crashes, 0, SORTS);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
