@@ -301,6 +301,73 @@ START_TEST(no_broken_text_crashes)
 }
 END_TEST
 
+/* ---- families of models (tests/planner/models.json) ---- */
+
+struct counting {
+	const char *file;
+	double params; /* below 0: refused */
+};
+
+static void count(void *ctx)
+{
+	struct counting *c = ctx;
+	struct model m;
+
+	c->params = -1;
+	if (!model_open(&m, c->file))
+		return;
+	c->params = -model_shared_params(&m);
+	for (int u = 0; u < model_units(&m); u++)
+		c->params += model_params(&m, u);
+}
+
+static void count_model(const json_t *model, json_t *config)
+{
+	const char *name = json_string_value(json_object_get(model, "name"));
+	const char *refused =
+		json_string_value(json_object_get(model, "refused"));
+	double wanted = json_number_value(json_object_get(model, "parameters"));
+	char path[DESK_PATH], said[2048];
+	char *text = json_dumps(config, 0);
+	struct counting c = {.file = path};
+
+	desk_write(path, "model.json", text);
+	desk_hear(count, &c, said, sizeof(said));
+	if (refused)
+		ck_assert_msg(c.params < 0 && strstr(said, refused) &&
+				      strstr(said, "model.json: "),
+			      "%s: %.0f parameters, %s", name, c.params, said);
+	else
+		ck_assert_msg(c.params > wanted * 0.9999 &&
+				      c.params < wanted * 1.0001,
+			      "%s: %.0f parameters, wanted %.0f %s", name,
+			      c.params, wanted, said);
+	free(text);
+}
+
+START_TEST(published_parameters_are_counted)
+{
+	char path[DESK_PATH];
+	json_t *root, *model;
+	size_t i;
+
+	desk_source(path, "models.json");
+	root = json_load_file(path, 0, NULL);
+	ck_assert_ptr_nonnull(root);
+	json_array_foreach(json_object_get(root, "models"), i, model)
+		count_model(model, json_object_get(model, "config"));
+	ck_assert_uint_ge(i, 35);
+	/* An inner object is the model, where nothing else is. */
+	model = json_array_get(json_object_get(root, "models"), 2);
+	json_object_set_new(model, "config",
+			    json_pack("{s:s, s:O}", "model_type", "pair",
+				      "text_config",
+				      json_object_get(model, "config")));
+	count_model(model, json_object_get(model, "config"));
+	json_decref(root);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: input");
@@ -313,6 +380,7 @@ int main(void)
 	tcase_add_loop_test(t, no_odd_value_crashes_or_hangs, 0, SORTS);
 	tcase_add_loop_test(t, nothing_that_is_left_out_crashes, 0, SORTS);
 	tcase_add_loop_test(t, no_broken_text_crashes, 0, SORTS);
+	tcase_add_test(t, published_parameters_are_counted);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
