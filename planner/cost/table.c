@@ -130,6 +130,44 @@ static double device_params(const struct model *m, int unit, int tp)
 
 /* ---- a table ---- */
 
+bool table_is_whole(const struct table *t, int first, int last)
+{
+	return first == 0 && last == t->units - 1;
+}
+
+double table_params(const struct table *t, int first, int last)
+{
+	return t->params[last + 1] - t->params[first] -
+	       (table_is_whole(t, first, last) ? t->shared : 0);
+}
+
+double table_whole(const struct table *t, int first, int last)
+{
+	return t->whole[last + 1] - t->whole[first] -
+	       (table_is_whole(t, first, last) ? t->shared_whole : 0);
+}
+
+double table_update(const struct table *t, int first, int last)
+{
+	return t->update[last + 1] - t->update[first] -
+	       (table_is_whole(t, first, last) ? t->shared_update : 0);
+}
+
+/* A profile that has sizes tells what each unit holds, maybe of the shared
+ * matrix only one: where it and a family's habit differ, it is right. */
+static void find_shared(const struct model *m, bool sized, struct table *t)
+{
+	double head = t->params[t->units] - t->params[t->units - 1];
+	double update = t->update[t->units] - t->update[t->units - 1];
+	double shared = model_shared_params(m);
+
+	if (sized && !m->tied_said)
+		return;
+	t->shared = fmin(shared / t->tp, fmin(head, t->params[1]));
+	t->shared_whole = t->shared * t->tp;
+	t->shared_update = head > 0 ? update * t->shared / head : 0;
+}
+
 static void add(double *sum, int unit, double x)
 {
 	sum[unit + 1] = sum[unit] + x;
@@ -149,7 +187,8 @@ static void fill(struct job *j, struct table *t)
 		snprintf(t->why, sizeof(t->why), "out of memory");
 		return;
 	}
-	for (int u = 0; u < model_units(m); u++) {
+	t->units = model_units(m);
+	for (int u = 0; u < t->units; u++) {
 		double kept = u == 0 ? 0 : tokens * m->hidden * m->element;
 
 		if (!j->measured)
@@ -174,6 +213,7 @@ static void fill(struct job *j, struct table *t)
 		add(t->active, u, unit_bytes(m, u, tokens, t->tp));
 		add(t->kept, u, kept);
 	}
+	find_shared(m, size, t);
 }
 
 static const struct table *look_up(const struct job *j, int kind, int tp,

@@ -27,7 +27,11 @@ static bool fits(const struct layers_stage *s, int first, int end,
 		 bool recompute)
 {
 	const struct table *t = s->table;
-	double bytes = s->state * (t->params[end] - t->params[first]);
+	double bytes;
+
+	if (end == first)
+		return true;
+	bytes = s->state * table_params(t, first, end - 1);
 
 	if (recompute)
 		bytes += s->in_flight * (t->kept[end] - t->kept[first]) +
