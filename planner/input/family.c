@@ -173,7 +173,7 @@ static bool flag(struct input *in, const char *key, bool otherwise)
 
 /* Of 7B and before one head of keys and values, unless it is said; of later
  * ones as many as are said, and two norms. */
-static unsigned falcon(struct input *in, struct model *m)
+static unsigned falcon(struct input *in, int heads, struct family_shape *m)
 {
 	bool later = flag(in, "new_decoder_architecture", false);
 	unsigned has = 0;
@@ -181,7 +181,7 @@ static unsigned falcon(struct input *in, struct model *m)
 	if (!later && flag(in, "multi_query", true))
 		m->kv_heads = 1;
 	else if (!later)
-		m->kv_heads = m->heads;
+		m->kv_heads = heads;
 	if (flag(in, "bias", false))
 		has |= BIASES;
 	if (!later && flag(in, "parallel_attn", true))
@@ -228,14 +228,14 @@ static int positions(struct input *in, const struct family *f)
 	return f->more + f->positions;
 }
 
-void family_read(struct input *in, struct model *m)
+void family_read(struct input *in, int heads, struct family_shape *m)
 {
 	const char *type = type_of(in);
 	const struct family *f = find(type);
 	unsigned has = f ? f->has : unnamed(in);
 
 	if (!strcmp(type, "falcon"))
-		has |= falcon(in, m);
+		has |= falcon(in, heads, m);
 	if (has & ONE_KV && flag(in, "multi_query", true))
 		m->kv_heads = 1;
 	has = biases(in, has);

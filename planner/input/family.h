@@ -7,13 +7,20 @@
 #define DICOMM_PLANNER_INPUT_FAMILY_H
 
 #include "planner/input/input.h"
-#include "planner/input/model.h"
 
-/* Sets gated, tied, biases, norms, positions and heads of keys and values of m,
- * whose other sizes are there. Whoever is no dense decoder, or is not known, is
- * refused by name. */
-void family_read(struct input *in, struct model *m);
-/* Only the refusal: before sizes are asked for that such a file has not. */
+struct family_shape {
+	int kv_heads;  /* as the file says; changed where the family differs */
+	int positions; /* learned ones; 0: none */
+	bool gated, tied;
+	bool tied_said; /* by its file, not by its family */
+	bool qkv_bias, out_bias, ffn_bias, head_bias, qk_norm, embed_norm;
+	int norms, norm; /* of a block; parameters of one, in widths */
+};
+
+/* Of a model with so many heads, whose kv_heads are set. */
+void family_read(struct input *in, int heads, struct family_shape *m);
+/* Whoever is no dense decoder, or is not known, is refused by name: before
+ * sizes are asked for that such a file has not. */
 void family_refuse(struct input *in);
 
 #endif

@@ -26,6 +26,26 @@ static long read_size(struct input *in, const char *const *names, long most,
 
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+static void read_family(struct input *in, struct model *m)
+{
+	struct family_shape f = {.kv_heads = m->kv_heads};
+
+	family_read(in, m->heads, &f);
+	m->kv_heads = f.kv_heads;
+	m->positions = f.positions;
+	m->gated = f.gated;
+	m->tied = f.tied;
+	m->tied_said = f.tied_said;
+	m->qkv_bias = f.qkv_bias;
+	m->out_bias = f.out_bias;
+	m->ffn_bias = f.ffn_bias;
+	m->head_bias = f.head_bias;
+	m->qk_norm = f.qk_norm;
+	m->embed_norm = f.embed_norm;
+	m->norms = f.norms;
+	m->norm = f.norm;
+}
+
 static void read_name(struct input *in, struct model *m)
 {
 	const char *kind = input_text(in, in->root, NULL, "model_type", "");
@@ -96,7 +116,7 @@ bool model_open(struct model *m, const char *file)
 				      "ffn_hidden_size"),
 				1 << 22, 4L * m->hidden);
 	m->vocab = (int)read_size(&in, NAMES("vocab_size"), 1 << 26, -1);
-	family_read(&in, m);
+	read_family(&in, m);
 	read_element(&in, m);
 	m->optimizer = input_number(&in, in.root, NULL, "optimizer_bytes", 0,
 				    64, m->element == 2 ? 12 : 8);
