@@ -88,23 +88,57 @@ static int write_json(json_t *j, const char *file)
 
 enum view { SIMULATE, CHECK, EXPLAIN, GROUPS };
 
-static int view_flashflex(const struct options *o, struct job *j,
-			  const struct plan *p)
+static void print_flashflex(FILE *out, struct job *j, const struct plan *p)
 {
 	struct flashflex f;
 
 	flashflex_cost(j, p, &f);
-	if (o->json)
-		return write_json(json_pack("{s:f, s:f, s:f, s:f, s:f}",
-					    "step_s", f.seconds, "pipe_s",
-					    f.pipe, "sync_s", f.sync, "hfu",
-					    f.hfu, "memory_gib", f.most_memory),
-				  o->out);
-	printf("step %.4f s by the cost model of FlashFlex: 1.8 x %.4f s of "
-	       "the slowest pipeline + 1.1 x %.4f s of gradients\nHFU %.1f %%, "
-	       "%.2f GiB on the fullest device\n",
-	       f.seconds, f.pipe, f.sync, 100 * f.hfu, f.most_memory);
-	return DONE;
+	fprintf(out,
+		"step %.4f s by the cost model of FlashFlex: 1.8 x %.4f s of "
+		"the slowest pipeline + 1.1 x %.4f s of gradients\nHFU %.1f "
+		"%%, %.2f GiB on the fullest device\n",
+		f.seconds, f.pipe, f.sync, 100 * f.hfu, f.most_memory);
+}
+
+static json_t *view_json(const struct options *o, struct job *j,
+			 const struct plan *p, const struct cost *c)
+{
+	struct flashflex f;
+
+	if (!o->cost)
+		return report_json(j, p, c);
+	flashflex_cost(j, p, &f);
+	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "step_s", f.seconds,
+			 "pipe_s", f.pipe, "sync_s", f.sync, "hfu", f.hfu,
+			 "memory_gib", f.most_memory);
+}
+
+/* To --out, or to the screen. */
+static int print_cost(const struct options *o, struct job *j,
+		      const struct plan *p, const struct cost *c,
+		      enum view view)
+{
+	FILE *out = o->out ? fopen(o->out, "we") : stdout;
+	int status = DONE;
+
+	if (!out) {
+		input_complain("%s: %m", o->out);
+		return FAILED;
+	}
+	if (o->cost) {
+		print_flashflex(out, j, p);
+	} else if (o->export) {
+		status = export_plan(out, o->export, j, p) ? DONE : NO_GOOD;
+	} else {
+		report_cost(out, j, p, c);
+		if (view == EXPLAIN)
+			report_stages(out, j, p, c);
+	}
+	if (o->out && fclose(out)) {
+		input_complain("%s: could not be written: %m", o->out);
+		status = FAILED;
+	}
+	return status;
 }
 
 static int view_job(const struct options *o, struct job *j, struct plan *p,
@@ -127,21 +161,14 @@ static int view_job(const struct options *o, struct job *j, struct plan *p,
 		report_groups(stdout, j, p);
 		return DONE;
 	}
-	if (o->cost)
-		return view_flashflex(o, j, p);
 	if (!cost_of(j, p, timeline_add, &t, &c)) {
 		timeline_free(&t);
 		return FAILED;
 	}
-	if (o->export) {
-		status = export_plan(stdout, o->export, j, p) ? DONE : NO_GOOD;
-	} else if (o->json) {
-		status = write_json(report_json(p, &c), o->out);
-	} else {
-		report_cost(stdout, j, p, &c);
-		if (view == EXPLAIN)
-			report_stages(stdout, j, p, &c);
-	}
+	if (o->json)
+		status = write_json(view_json(o, j, p, &c), o->out);
+	else
+		status = print_cost(o, j, p, &c, view);
 	if (o->trace && !timeline_trace(&t, j, p, o->trace))
 		status = FAILED;
 	if (o->svg && !timeline_svg(&t, j, p, &c, o->svg))
@@ -187,43 +214,57 @@ static int groups(const struct options *o)
 	return view_plan(o, GROUPS);
 }
 
+/* Each by its own sequence and batch. */
+struct compared {
+	struct plan plan;
+	struct job job;
+	struct cost cost;
+};
+
+static int compare_add(const struct options *o, int i, struct compared *c)
+{
+	int wrong = 0;
+
+	if (!open_plan(o, i, &c->plan))
+		return USAGE;
+	if (!open_job(o, &c->job, c->plan.seq, c->plan.global_batch)) {
+		plan_close(&c->plan);
+		return USAGE;
+	}
+	check_plan(&c->job, &c->plan, print_unless_memory, &wrong);
+	if (!wrong && cost_of(&c->job, &c->plan, NULL, NULL, &c->cost))
+		return DONE;
+	job_close(&c->job);
+	plan_close(&c->plan);
+	return NO_GOOD;
+}
+
 static int compare(const struct options *o)
 {
-	struct plan plan[OPTIONS_PLANS] = {0};
-	struct cost cost[OPTIONS_PLANS] = {0};
-	const struct plan *plans[OPTIONS_PLANS];
-	const struct cost *costs[OPTIONS_PLANS];
-	const char *names[OPTIONS_PLANS];
-	struct job j;
-	int status = DONE, wrong = 0, n = 0;
+	struct compared *c = calloc(OPTIONS_PLANS, sizeof(*c));
+	struct report_entry entry[OPTIONS_PLANS];
+	int status = c ? DONE : FAILED, n = 0;
 
 	if (o->plans < 2) {
 		input_complain("compare: --plan: at least two are needed");
-		return USAGE;
+		status = USAGE;
 	}
-	for (; n < o->plans; n++)
-		if (!open_plan(o, n, &plan[n]))
-			goto close_plans;
-	if (!open_job(o, &j, plan[0].seq, plan[0].global_batch))
-		goto close_plans;
-	for (int i = 0; i < n && !status; i++) {
-		plans[i] = &plan[i];
-		costs[i] = &cost[i];
-		names[i] = o->plan[i];
-		check_plan(&j, &plan[i], print_unless_memory, &wrong);
-		if (wrong || !cost_of(&j, &plan[i], NULL, NULL, &cost[i]))
-			status = NO_GOOD;
+	while (!status && n < o->plans) {
+		status = compare_add(o, n, &c[n]);
+		if (status)
+			break;
+		entry[n] = (struct report_entry){o->plan[n], &c[n].job,
+						 &c[n].plan, &c[n].cost};
+		n++;
 	}
 	if (!status)
-		report_compare(stdout, &j, plans, costs, names, n);
-	for (int i = 0; i < n; i++)
-		cost_free(&cost[i]);
-	job_close(&j);
-close_plans:
-	if (n < o->plans)
-		status = USAGE;
-	for (int i = 0; i < n; i++)
-		plan_close(&plan[i]);
+		report_compare(stdout, entry, n);
+	while (n-- > 0) {
+		cost_free(&c[n].cost);
+		job_close(&c[n].job);
+		plan_close(&c[n].plan);
+	}
+	free(c);
 	return status;
 }
 

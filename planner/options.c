@@ -11,7 +11,88 @@
 
 #define USAGE 6 /* as dicomm-perf ends */
 
-enum { PLAN = 1, SCHEDULE, OVERLAP, BUDGET, ZERO };
+/* Commands, as bits of a set. */
+enum {
+	CHECK = 1,
+	COMPARE = 2,
+	DETECT = 4,
+	EXPLAIN = 8,
+	GROUPS = 16,
+	MEASURE = 32,
+	SEARCH = 64,
+	SIMULATE = 128,
+	VIEW = EXPLAIN | SIMULATE,
+	PLANS = VIEW | CHECK | COMPARE | GROUPS,
+};
+
+static const struct {
+	const char *name;
+	unsigned bit;
+} commands[] = {
+	{"check", CHECK},     {"compare", COMPARE},   {"detect", DETECT},
+	{"explain", EXPLAIN}, {"groups", GROUPS},     {"measure", MEASURE},
+	{"search", SEARCH},   {"simulate", SIMULATE},
+};
+
+enum {
+	CLUSTER = 1,
+	MODEL,
+	PROFILE,
+	PLAN,
+	GLOBAL_BATCH,
+	SEQ,
+	MICRO_BATCH,
+	SPACE,
+	SYMMETRIC,
+	BY_MEMORY,
+	BUDGET,
+	ROUNDS,
+	SEED,
+	JOBS,
+	SCHEDULE,
+	OVERLAP,
+	AHEAD,
+	ZERO,
+	COST,
+	DEVICE,
+	PYTHON,
+	OUT,
+	JSON,
+	TRACE,
+	SVG,
+	EXPORT,
+	OPTIONS
+};
+
+/* An option that a command would not look at is none of its options. */
+static const unsigned used_by[OPTIONS] = {
+	[CLUSTER] = PLANS | SEARCH | DETECT,
+	[MODEL] = PLANS | SEARCH | MEASURE,
+	[PROFILE] = PLANS | SEARCH,
+	[PLAN] = PLANS,
+	[GLOBAL_BATCH] = SEARCH,
+	[SEQ] = SEARCH | MEASURE,
+	[MICRO_BATCH] = SEARCH | MEASURE,
+	[SPACE] = SEARCH,
+	[SYMMETRIC] = SEARCH,
+	[BY_MEMORY] = SEARCH,
+	[BUDGET] = SEARCH,
+	[ROUNDS] = SEARCH,
+	[SEED] = SEARCH,
+	[JOBS] = SEARCH,
+	[SCHEDULE] = PLANS | SEARCH,
+	[OVERLAP] = PLANS | SEARCH,
+	[AHEAD] = PLANS | SEARCH,
+	[ZERO] = PLANS | SEARCH,
+	[COST] = VIEW,
+	[DEVICE] = MEASURE,
+	[PYTHON] = MEASURE,
+	[OUT] = SEARCH | DETECT | MEASURE | VIEW,
+	[JSON] = SEARCH | VIEW,
+	[TRACE] = VIEW,
+	[SVG] = VIEW,
+	[EXPORT] = VIEW,
+};
 
 static const char help[] =
 	"COMMAND [options]\n\n"
@@ -114,6 +195,17 @@ static bool check(const struct options *o)
 		input_complain("--cost: %s: wanted flashflex", o->cost);
 		return false;
 	}
+	if (o->cost && (o->trace || o->svg || o->export)) {
+		input_complain("--cost: %s: wanted without --trace, --svg and "
+			       "--export: it has no timeline",
+			       o->cost);
+		return false;
+	}
+	if (o->export && o->json) {
+		input_complain("--export: %s: wanted without --json",
+			       o->export);
+		return false;
+	}
 	return in_range("--global-batch", o->global_batch, 0, 1 << 24) &&
 	       in_range("--seq", o->seq, 0, 1 << 24) &&
 	       in_range("--micro-batch", o->micro_batch, 0, 1 << 16) &&
@@ -121,6 +213,30 @@ static bool check(const struct options *o)
 	       in_range("--ahead", o->ahead, -1, 1024) &&
 	       in_range("--seed", o->seed, 0, 1 << 30) &&
 	       in_range("--jobs", o->jobs, 1, 256);
+}
+
+/* What is given is of use to the command; main() knows if that exists. */
+static bool is_used(const struct options *o, const struct poptOption *option,
+		    const bool *given)
+{
+	unsigned bit = 0, by = used_by[option->val];
+	char text[128] = "";
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(o->command, commands[i].name))
+			bit = commands[i].bit;
+	if (!given[option->val] || !bit || by & bit)
+		return true;
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (!(by & commands[i].bit))
+			continue;
+		if (*text)
+			strcat(text, ", ");
+		strcat(text, commands[i].name);
+	}
+	input_complain("--%s: not an option of %s, but of %s", option->longName,
+		       o->command, text);
+	return false;
 }
 
 static bool add_argument(struct options *o, const char *text)
@@ -140,74 +256,78 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 {
 	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1, .ahead = -1};
 	const struct poptOption table[] = {
-		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, 0,
+		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, CLUSTER,
 		 "devices and links", "FILE.json"},
-		{"model", 'm', POPT_ARG_STRING, &o->model, 0,
+		{"model", 'm', POPT_ARG_STRING, &o->model, MODEL,
 		 "sizes; a config.json of Hugging Face will do", "FILE.json"},
-		{"profile", 'p', POPT_ARG_STRING, &o->profile, 0,
+		{"profile", 'p', POPT_ARG_STRING, &o->profile, PROFILE,
 		 "measured times of its layers", "FILE.json"},
 		{"plan", '\0', POPT_ARG_STRING, NULL, PLAN,
 		 "the plan (compare: several times)", "FILE.json"},
-		{"global-batch", 'g', POPT_ARG_INT, &o->global_batch, 0,
-		 "sequences of a step", "N"},
-		{"seq", 's', POPT_ARG_INT, &o->seq, 0, "tokens of a sequence",
+		{"global-batch", 'g', POPT_ARG_INT, &o->global_batch,
+		 GLOBAL_BATCH, "sequences of a step", "N"},
+		{"seq", 's', POPT_ARG_INT, &o->seq, SEQ, "tokens of a sequence",
 		 "N"},
-		{"micro-batch", '\0', POPT_ARG_INT, &o->micro_batch, 0,
-		 "this micro-batch only (else several are tried)", "N"},
-		{"space", '\0', POPT_ARG_STRING, &o->space, 0,
+		{"micro-batch", '\0', POPT_ARG_INT, &o->micro_batch,
+		 MICRO_BATCH, "this micro-batch only (else several are tried)",
+		 "N"},
+		{"space", '\0', POPT_ARG_STRING, &o->space, SPACE,
 		 "type: one device type a stage; device: any; auto: both",
 		 "NAME"},
-		{"symmetric", '\0', POPT_ARG_NONE, &o->symmetric, 0,
+		{"symmetric", '\0', POPT_ARG_NONE, &o->symmetric, SYMMETRIC,
 		 "equal pipelines and stages only, as Megatron runs them",
 		 NULL},
-		{"layers-by-memory", '\0', POPT_ARG_NONE, &o->by_memory, 0,
+		{"layers-by-memory", '\0', POPT_ARG_NONE, &o->by_memory,
+		 BY_MEMORY,
 		 "split layers by memory, not by time, to compare with", NULL},
 		{"budget", '\0', POPT_ARG_STRING, NULL, BUDGET,
 		 "search so long (else for --rounds)", "TIME"},
-		{"rounds", '\0', POPT_ARG_INT, &o->rounds, 0,
+		{"rounds", '\0', POPT_ARG_INT, &o->rounds, ROUNDS,
 		 "rounds of local moves for each start (64)", "N"},
-		{"seed", '\0', POPT_ARG_INT, &o->seed, 0, "of random choices",
-		 "N"},
-		{"jobs", 'j', POPT_ARG_INT, &o->jobs, 0, "threads (1)", "N"},
+		{"seed", '\0', POPT_ARG_INT, &o->seed, SEED,
+		 "of random choices", "N"},
+		{"jobs", 'j', POPT_ARG_INT, &o->jobs, JOBS, "threads (1)", "N"},
 		{"schedule", '\0', POPT_ARG_STRING, NULL, SCHEDULE,
 		 "1f1b or gpipe (that of the plan)", "NAME"},
 		{"overlap", '\0', POPT_ARG_STRING, NULL, OVERLAP,
 		 "of messages and passes: none, send, p2p or full", "NAME"},
-		{"ahead", '\0', POPT_ARG_INT, &o->ahead, 0,
-		 "of a plan, 1f1b: so many more micro-batches in flight for "
+		{"ahead", '\0', POPT_ARG_INT, &o->ahead, AHEAD,
+		 "1f1b: so many more micro-batches in flight for "
 		 "each later stage, to hide messages",
 		 "N"},
 		{"zero", '\0', POPT_ARG_STRING, NULL, ZERO,
 		 "what replicas share: 0 to 3", "N"},
-		{"cost", '\0', POPT_ARG_STRING, &o->cost, 0,
+		{"cost", '\0', POPT_ARG_STRING, &o->cost, COST,
 		 "flashflex: predict by the cost model of FlashFlex", "NAME"},
-		{"device", '\0', POPT_ARG_STRING, &o->device, 0,
+		{"device", '\0', POPT_ARG_STRING, &o->device, DEVICE,
 		 "measure: the device type's name in the cluster file", "NAME"},
-		{"python", '\0', POPT_ARG_STRING, &o->python, 0,
+		{"python", '\0', POPT_ARG_STRING, &o->python, PYTHON,
 		 "measure: a Python that has PyTorch (python3)", "PROGRAM"},
-		{"out", 'o', POPT_ARG_STRING, &o->out, 0,
+		{"out", 'o', POPT_ARG_STRING, &o->out, OUT,
 		 "write here, not to the screen", "FILE"},
-		{"json", '\0', POPT_ARG_NONE, &o->json, 0,
+		{"json", '\0', POPT_ARG_NONE, &o->json, JSON,
 		 "print results as JSON", NULL},
-		{"trace", '\0', POPT_ARG_STRING, &o->trace, 0,
+		{"trace", '\0', POPT_ARG_STRING, &o->trace, TRACE,
 		 "write a timeline for chrome://tracing or Perfetto",
 		 "FILE.json"},
-		{"svg", '\0', POPT_ARG_STRING, &o->svg, 0, "draw the pipelines",
-		 "FILE.svg"},
-		{"export", '\0', POPT_ARG_STRING, &o->export, 0,
+		{"svg", '\0', POPT_ARG_STRING, &o->svg, SVG,
+		 "draw the pipelines", "FILE.svg"},
+		{"export", '\0', POPT_ARG_STRING, &o->export, EXPORT,
 		 "print the plan for flagscale, megatron or torch", "NAME"},
 		POPT_AUTOHELP POPT_TABLEEND,
 	};
 	poptContext context =
 		poptGetContext(NULL, argc, (const char **)argv, table, 0);
 	const char *text;
+	bool good = true, given[OPTIONS] = {false};
 	int option;
-	bool good = true;
 
 	poptSetOtherOptionHelp(context, help);
 	*status = USAGE;
-	while (good && (option = poptGetNextOpt(context)) > 0)
+	while (good && (option = poptGetNextOpt(context)) > 0) {
+		given[option] = true;
 		good = take(o, option, poptGetOptArg(context));
+	}
 	if (good && option < -1) {
 		input_complain("%s: %s", poptBadOption(context, 0),
 			       poptStrerror(option));
@@ -226,6 +346,8 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		poptPrintHelp(context, stderr, 0);
 		good = false;
 	}
+	for (int i = 0; good && table[i].longName; i++)
+		good = is_used(o, &table[i], given);
 	poptFreeContext(context);
 	return good && o->space && check(o);
 }

@@ -2,6 +2,7 @@
 /* Tells what is wrong with a plan, if anything. */
 #include "planner/cost/check.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,16 @@ static void say(struct checking *c, const char *format, ...)
 
 static void say(struct checking *c, const char *format, ...)
 {
-	char text[512];
+	char text[1024];
+	int n = 0;
 	va_list list;
 
+	if (c->p->file)
+		n = snprintf(text, sizeof(text) / 2, "%s: ", c->p->file);
+	if (n >= (int)sizeof(text) / 2)
+		n = (int)sizeof(text) / 2 - 1;
 	va_start(list, format);
-	vsnprintf(text, sizeof(text), format, list);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, format, list);
 	va_end(list);
 	c->wrong++;
 	c->say(text, c->ctx);
@@ -99,6 +105,20 @@ static void check_ranks(struct checking *c)
 	free(used);
 }
 
+/* It follows from the micro-batches; another one would be another mean. */
+static void check_weight(struct checking *c, int i)
+{
+	const struct plan_pipeline *l = &c->p->pipeline[i];
+	double part =
+		(double)l->micro_batch * l->micro_batches / c->p->global_batch;
+
+	if (l->weight >= 0 && fabs(l->weight - part) > 1e-3)
+		say(c,
+		    "pipelines[%d].weight: %g: wanted %.4g, its part of the "
+		    "global batch, or none",
+		    i, l->weight, part);
+}
+
 static void check_batch(struct checking *c)
 {
 	long sum = 0;
@@ -111,6 +131,8 @@ static void check_batch(struct checking *c)
 		    "pipelines: micro_batch times micro_batches sum up to %ld: "
 		    "wanted %d, the global_batch",
 		    sum, c->p->global_batch);
+	for (int i = 0; sum == c->p->global_batch && i < c->p->pipelines; i++)
+		check_weight(c, i);
 }
 
 /* Whoever waits for each message cannot be ahead of it. */

@@ -5,7 +5,8 @@
 
 #include "planner/cost/cost.h"
 
-/* Calls say() for each thing that is wrong; how many. What cost_of() could not
+/* Calls say() for each thing that is wrong, with the plan's file if it has one;
+ * how many. What cost_of() could not
  * stand comes first, and then it is not asked. */
 typedef void check_say(const char *text, void *ctx);
 int check_plan(struct job *j, const struct plan *p, check_say *say, void *ctx);

@@ -119,12 +119,14 @@ static bool cost_stage(struct costing *k, int i, int at)
 	if (!t)
 		return false;
 	if (t->missing) {
-		input_complain("pipeline %d, stage %d: %s", i, at, t->why);
+		input_complain("%s%spipelines[%d].stages[%d]: %s",
+			       k->p->file ? k->p->file : "",
+			       k->p->file ? ": " : "", i, at, t->why);
 		return false;
 	}
 	c->forward = t->forward[s->last + 1] - t->forward[s->first];
 	c->backward = t->backward[s->last + 1] - t->backward[s->first];
-	c->update = t->update[s->last + 1] - t->update[s->first];
+	c->update = table_update(t, s->first, s->last);
 	if (k->p->zero)
 		c->update /= k->p->pipelines;
 	if (!widen(k, i, s, c))
@@ -212,9 +214,54 @@ static double group_bytes(struct costing *k, const struct cost_group *g)
 			 .stage[cost_stage_of(&k->p->pipeline[0], g->first)];
 	const struct table *t = stage_table(k, 0, s);
 
-	return t ? (t->whole[g->last + 1] - t->whole[g->first]) *
-			       k->j->model.element
+	return t ? table_whole(t, g->first, g->last) * k->j->model.element
 		 : NAN;
+}
+
+/* Pipelines whose first or last stage is on a node, for cost_shared(): they
+ * share its way. */
+static void count_ends(struct costing *k)
+{
+	const uint32_t *node_of = k->j->fleet.links->node_of;
+
+	memset(k->crowd, 0, k->j->fleet.nodes * sizeof(*k->crowd));
+	for (int i = 0; i < k->p->pipelines; i++) {
+		const struct plan_pipeline *l = &k->p->pipeline[i];
+		uint32_t a = node_of[l->stage[0].rank[0]];
+		uint32_t b = node_of[l->stage[l->stages - 1].rank[0]];
+
+		k->crowd[a] += l->stages > 1;
+		k->crowd[b] += l->stages > 1 && a != b;
+	}
+}
+
+/* A matrix that embedding and head share has a gradient on both sides, which
+ * first and last stage sum, each pipeline its own. */
+static bool cost_shared(struct costing *k, int i)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	const struct plan_stage *a = &l->stage[0],
+				*b = &l->stage[l->stages - 1];
+	struct cost_stage *c = k->c->pipeline[i].stage;
+	const struct table *t = stage_table(k, i, a);
+	const uint32_t *node_of = k->j->fleet.links->node_of;
+	uint32_t rank[2] = {a->rank[0], b->rank[0]};
+	int width[2] = {a->tp, b->tp};
+	int others[2] = {k->crowd[node_of[rank[0]]],
+			 k->crowd[node_of[rank[1]]]};
+	double bytes, seconds;
+
+	if (!t || l->stages < 2 || t->shared_whole <= 0)
+		return t != NULL;
+	bytes = t->shared_whole * k->j->model.element;
+	seconds = wire_collective(
+		&k->j->wire, WIRE_ALLREDUCE + (k->p->rings ? WIRE_RING : 0),
+		rank, width, others, 2, bytes);
+	c[0].sync += seconds;
+	c[0].sync_bytes += bytes;
+	c[l->stages - 1].sync += seconds;
+	c[l->stages - 1].sync_bytes += bytes;
+	return !isnan(seconds);
 }
 
 static bool cost_sync(struct costing *k)
@@ -253,6 +300,10 @@ static bool cost_sync(struct costing *k)
 			c->sync_bytes += bytes;
 		}
 	}
+	if (k->j->model.tied)
+		count_ends(k);
+	for (int i = 0; i < n && good && k->j->model.tied; i++)
+		good = cost_shared(k, i);
 	free(rank);
 	free(width);
 	free(others);
@@ -374,6 +425,12 @@ bool cost_of(struct job *j, const struct plan *p, schedule_tell *tell,
 			add_up(&k, end);
 		else
 			input_complain("simulation: out of memory");
+		if (good && !isfinite(out->step)) {
+			input_complain("the step takes %g s: wanted rates and "
+				       "times of which it is finite",
+				       out->step);
+			good = false;
+		}
 	}
 	for (int i = 0; k.sim && i < p->pipelines; i++)
 		free(k.sim[i].stage);

@@ -30,7 +30,7 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 {
 	const struct fleet_type *type =
 		&j->fleet.type[j->fleet.kind[t->kind].type];
-	double params = t->params[last + 1] - t->params[first], state[3];
+	double params = table_params(t, first, last), state[3];
 
 	table_state_bytes(j, state);
 	out->weights = params * state[0] / (zero >= 3 ? replicas : 1);

@@ -2,6 +2,8 @@
 /* Costs of the units of a model on groups of devices. */
 #include "planner/cost/table.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +81,8 @@ static double unit_bytes(const struct model *m, int unit, double tokens, int tp)
 /* Four in a block, two each way; the embedding and the head need one each. */
 static double tp_seconds(struct job *j, int kind, int tp, double tokens)
 {
-	uint32_t rank[1024];
-	uint32_t node = 0;
+	uint32_t node = 0, *rank;
+	double seconds;
 
 	/* Wider than a node: planner/cost/cost.c adds what its links make of
 	 * it. */
@@ -88,10 +90,16 @@ static double tp_seconds(struct job *j, int kind, int tp, double tokens)
 		return 0;
 	while (j->fleet.kind_of[node] != kind)
 		node++;
+	rank = calloc((size_t)tp, sizeof(*rank));
+	if (!rank)
+		return NAN;
 	for (int i = 0; i < tp; i++)
 		rank[i] = j->fleet.first[node] + (uint32_t)i;
-	return wire_collective(&j->wire, WIRE_ALLREDUCE, rank, NULL, NULL, tp,
-			       tokens * j->model.hidden * j->model.element);
+	seconds =
+		wire_collective(&j->wire, WIRE_ALLREDUCE, rank, NULL, NULL, tp,
+				tokens * j->model.hidden * j->model.element);
+	free(rank);
+	return seconds;
 }
 
 static void computed_unit(struct job *j, const struct table *t, int unit,
@@ -122,6 +130,44 @@ static double device_params(const struct model *m, int unit, int tp)
 
 /* ---- a table ---- */
 
+bool table_is_whole(const struct table *t, int first, int last)
+{
+	return first == 0 && last == t->units - 1;
+}
+
+double table_params(const struct table *t, int first, int last)
+{
+	return t->params[last + 1] - t->params[first] -
+	       (table_is_whole(t, first, last) ? t->shared : 0);
+}
+
+double table_whole(const struct table *t, int first, int last)
+{
+	return t->whole[last + 1] - t->whole[first] -
+	       (table_is_whole(t, first, last) ? t->shared_whole : 0);
+}
+
+double table_update(const struct table *t, int first, int last)
+{
+	return t->update[last + 1] - t->update[first] -
+	       (table_is_whole(t, first, last) ? t->shared_update : 0);
+}
+
+/* A profile that has sizes tells what each unit holds, maybe of the shared
+ * matrix only one: where it and a family's habit differ, it is right. */
+static void find_shared(const struct model *m, bool sized, struct table *t)
+{
+	double head = t->params[t->units] - t->params[t->units - 1];
+	double update = t->update[t->units] - t->update[t->units - 1];
+	double shared = model_shared_params(m);
+
+	if (sized && !m->tied_said)
+		return;
+	t->shared = fmin(shared / t->tp, fmin(head, t->params[1]));
+	t->shared_whole = t->shared * t->tp;
+	t->shared_update = head > 0 ? update * t->shared / head : 0;
+}
+
 static void add(double *sum, int unit, double x)
 {
 	sum[unit + 1] = sum[unit] + x;
@@ -136,7 +182,13 @@ static void fill(struct job *j, struct table *t)
 	double reduce_s =
 		j->measured ? 0 : tp_seconds(j, t->kind, t->tp, tokens);
 
-	for (int u = 0; u < model_units(m); u++) {
+	if (isnan(reduce_s)) {
+		t->missing = true;
+		snprintf(t->why, sizeof(t->why), "out of memory");
+		return;
+	}
+	t->units = model_units(m);
+	for (int u = 0; u < t->units; u++) {
 		double kept = u == 0 ? 0 : tokens * m->hidden * m->element;
 
 		if (!j->measured)
@@ -161,6 +213,7 @@ static void fill(struct job *j, struct table *t)
 		add(t->active, u, unit_bytes(m, u, tokens, t->tp));
 		add(t->kept, u, kept);
 	}
+	find_shared(m, size, t);
 }
 
 static const struct table *look_up(const struct job *j, int kind, int tp,

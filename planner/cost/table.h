@@ -14,6 +14,7 @@
 /* Sums over units: entry i is of the units before i. */
 struct table {
 	int kind, tp, micro_batch;
+	int units;
 	bool missing; /* the profile does not tell; why is in words */
 	char why[160];
 	double forward[MODEL_UNITS_MOST + 1], backward[MODEL_UNITS_MOST + 1];
@@ -24,7 +25,17 @@ struct table {
 	/* Bytes of one device for one micro-batch in flight; and what is kept
 	 * of it where the rest is computed again. */
 	double active[MODEL_UNITS_MOST + 1], kept[MODEL_UNITS_MOST + 1];
+	/* Of a matrix that embedding and head share: parameters of one device,
+	 * of the group, seconds of its update. 0: they share none. */
+	double shared, shared_whole, shared_update;
 };
+
+/* Does who holds units first to last hold both sides of a shared matrix? */
+bool table_is_whole(const struct table *t, int first, int last);
+/* Of units first to last, a shared matrix once. */
+double table_params(const struct table *t, int first, int last);
+double table_whole(const struct table *t, int first, int last);
+double table_update(const struct table *t, int first, int last);
 
 /* All that a plan is costed by. */
 struct job {

@@ -2,6 +2,7 @@
 /* Makes a cluster file of descriptions of hosts. */
 #include "planner/input/detect.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,13 @@ static const struct known {
 	const char *name, *vendor;
 	double tflops, gib, gbyte_per_s, inside_gbit;
 } known[] = {
+	{"GB200", "NVIDIA", 2500, 186, 8000, 7200},
+	{"B200", "NVIDIA", 2250, 180, 8000, 7200},
+	{"GH200 144G", "NVIDIA", 989, 141, 4900, 3600},
+	{"GH200", "NVIDIA", 989, 96, 4000, 3600},
+	{"H200 NVL", "NVIDIA", 835, 141, 4800, 3600},
 	{"H200", "NVIDIA", 989, 141, 4800, 3600},
+	{"H100 NVL", "NVIDIA", 835, 94, 3900, 2400},
 	{"H100 PCIe", "NVIDIA", 756, 80, 2000, 250},
 	{"H100", "NVIDIA", 989, 80, 3350, 3600},
 	{"H800", "NVIDIA", 989, 80, 3350, 1600},
@@ -28,30 +35,64 @@ static const struct known {
 	{"A100 80GB PCIe", "NVIDIA", 312, 80, 1935, 250},
 	{"A100", "NVIDIA", 312, 80, 2039, 2400},
 	{"A800", "NVIDIA", 312, 80, 2039, 1600},
+	{"A40", "NVIDIA", 150, 48, 696, 250},
+	{"A30", "NVIDIA", 165, 24, 933, 250},
 	{"A10G", "NVIDIA", 70, 24, 600, 250},
 	{"A10", "NVIDIA", 125, 24, 600, 250},
 	{"L40S", "NVIDIA", 362, 48, 864, 250},
 	{"L40", "NVIDIA", 181, 48, 864, 250},
 	{"L4", "NVIDIA", 121, 24, 300, 250},
+	{"V100S", "NVIDIA", 130, 32, 1134, 125},
+	{"V100-PCIE-32GB", "NVIDIA", 112, 32, 900, 125},
 	{"V100-SXM2-32GB", "NVIDIA", 125, 32, 900, 1200},
 	{"V100", "NVIDIA", 125, 16, 900, 1200},
 	{"T4", "NVIDIA", 65, 16, 320, 125},
+	{"RTX A6000", "NVIDIA", 155, 48, 768, 250},
+	{"RTX 5090", "NVIDIA", 209, 32, 1792, 400},
+	{"RTX 4090 D", "NVIDIA", 147, 24, 1008, 200},
 	{"RTX 4090", "NVIDIA", 165, 24, 1008, 200},
 	{"RTX 3090", "NVIDIA", 71, 24, 936, 200},
 	{"RTX 3080 Ti", "NVIDIA", 68, 12, 912, 200},
 	{"RTX 2080 Ti", "NVIDIA", 54, 11, 616, 125},
+	{"MI355X", "AMD", 2500, 288, 8000, 4300},
+	{"MI325X", "AMD", 1307, 256, 6000, 3584},
 	{"MI300X", "AMD", 1307, 192, 5300, 3584},
 	{"MI250X", "AMD", 192, 64, 1600, 1600}, /* one of its two dies */
 	{"MI210", "AMD", 181, 64, 1600, 800},
 	{"Max 1550", "Intel", 420, 64, 1600, 424}, /* one tile */
 };
 
+/* As a word of its own: a GH200 is no H200. */
+static bool has_word(const char *text, const char *word)
+{
+	const char *at = text;
+
+	while ((at = strcasestr(at, word))) {
+		char end = at[strlen(word)];
+
+		if ((at == text || !isalnum((unsigned char)at[-1])) &&
+		    !isalnum((unsigned char)end))
+			return true;
+		at++;
+	}
+	return false;
+}
+
 static const struct known *find(const char *text)
 {
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strcasestr(text, known[i].name))
+		if (has_word(text, known[i].name))
 			return &known[i];
 	return NULL;
+}
+
+static void list_known(char *text, size_t len)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && n < len; i++)
+		n += (size_t)snprintf(text + n, len - n, "%s%s", i ? ", " : "",
+				      known[i].name);
 }
 
 static bool is_accelerator(const json_t *device)
@@ -81,9 +122,29 @@ static void add_host(json_t *types, json_t *node, const json_t *machine)
 				      "cores: a guess, to be measured"));
 }
 
+static void refuse_device(struct input *in, size_t node, size_t at,
+			  const json_t *device, const struct known *type)
+{
+	char path[INPUT_PATH], list[640];
+
+	snprintf(path, sizeof(path),
+		 "nodes[%zu].machine.devices[%zu].description", node, at);
+	device = json_object_get(device, "description");
+	list_known(list, sizeof(list));
+	if (type)
+		input_wrong(in, path, device,
+			    "a %s, as the others of this host", type->name);
+	else
+		input_wrong(in, path, device,
+			    "one of %s; of another one, write tflops and "
+			    "memory_gib into devices of a cluster file, by "
+			    "hand",
+			    list);
+}
+
 /* All accelerators of a host are of one type: it is one entry of nodes. */
 static bool add_devices(struct input *in, json_t *types, json_t *node,
-			const json_t *machine)
+			size_t at, const json_t *machine)
 {
 	const json_t *devices = json_object_get(machine, "devices"), *device;
 	const struct known *type = NULL;
@@ -95,18 +156,11 @@ static bool add_devices(struct input *in, json_t *types, json_t *node,
 		const char *text = json_string_value(
 			json_object_get(device, "description"));
 		const struct known *k = text ? find(text) : NULL;
-		char at[INPUT_PATH];
 
 		if (!is_accelerator(device))
 			continue;
-		snprintf(at, sizeof(at),
-			 "nodes[0].machine.devices[%zu].description", i);
 		if (!k || (type && k != type)) {
-			input_wrong(in, at,
-				    json_object_get(device, "description"),
-				    type ? "a %s, as the others of this host"
-					 : "a device that is known by name%s",
-				    type ? type->name : "");
+			refuse_device(in, at, i, device, type);
 			return false;
 		}
 		type = k;
@@ -129,87 +183,159 @@ static bool add_devices(struct input *in, json_t *types, json_t *node,
 	return true;
 }
 
-/* What was measured counts more than what a host says of itself. */
-static void take_rates(json_t *node, const json_t *links)
+/* "a" and "a.b" are one host, as for the library. */
+static bool is_same_host(const char *a, const char *b)
 {
-	const char *name = json_string_value(json_object_get(node, "name"));
-	json_t *other;
-	size_t i;
+	size_t n = strcspn(a, "."), k = strcspn(b, ".");
 
-	json_array_foreach(json_object_get(links, "nodes"), i, other)
-	{
-		const char *called =
-			json_string_value(json_object_get(other, "name"));
-		const char *key;
-		json_t *value;
-
-		if (!name || !called || strcmp(name, called))
-			continue;
-		json_object_foreach(other, key,
-				    value) if (strcmp(key, "machine") &&
-					       strcmp(key, "device") &&
-					       strcmp(key, "ranks"))
-			json_object_set(node, key, value);
-	}
+	if (!strcmp(a, b))
+		return true;
+	return (!a[n] || !b[k]) && n == k && !memcmp(a, b, n);
 }
 
-static json_t *read_host(const char *file, json_t *types, const json_t *links)
+static const char *name_of(const json_t *node)
+{
+	const char *name = json_string_value(json_object_get(node, "name"));
+
+	return name ? name : "";
+}
+
+static json_t *find_host(const json_t *list, const char *name)
+{
+	json_t *node;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i,
+			   node) if (*name && is_same_host(name_of(node),
+							   name)) return node;
+	return NULL;
+}
+
+/* What was measured counts more than what a host says of itself. False: it was
+ * not. */
+static bool take_rates(json_t *node, const json_t *links)
+{
+	json_t *other =
+		find_host(json_object_get(links, "nodes"), name_of(node));
+	json_t *value;
+	const char *key;
+
+	json_object_foreach(other, key, value) if (strcmp(key, "machine") &&
+						   strcmp(key, "device") &&
+						   strcmp(key, "ranks") &&
+						   strcmp(key, "name"))
+		json_object_set(node, key, value);
+	return other != NULL;
+}
+
+/* Hosts that are made into one cluster. */
+struct detecting {
+	json_t *nodes, *types;
+	struct input links; /* root NULL: there is none */
+	size_t measured;    /* of nodes: found there */
+	bool alone;         /* one host needs no rate */
+};
+
+static bool has_rate(const json_t *node)
+{
+	return json_object_get(node, "gbit_per_s") ||
+	       json_object_get(node, "up_gbit_per_s") ||
+	       json_object_get(node, "rank_gbit_per_s");
+}
+
+static bool add_host_of(struct detecting *d, struct input *in, size_t at,
+			const json_t *found)
+{
+	json_t *machine = json_object_get(found, "machine"), *node;
+	char path[INPUT_PATH];
+
+	snprintf(path, sizeof(path), "nodes[%zu].machine", at);
+	if (!json_is_object(machine)) {
+		input_wrong(in, path, machine,
+			    "what `dicomm-info --topo` writes");
+		return false;
+	}
+	snprintf(path, sizeof(path), "nodes[%zu].name", at);
+	if (find_host(d->nodes, name_of(found))) {
+		input_wrong(in, path, json_object_get(found, "name"),
+			    "a host that was not there before");
+		return false;
+	}
+	node = json_copy((json_t *)found);
+	json_array_append_new(d->nodes, node);
+	json_object_del(node, "machine");
+	if (take_rates(node, d->links.root))
+		d->measured++;
+	else if (d->links.root)
+		input_complain("%s: %s: %s: not among the hosts of %s: its own "
+			       "rates are taken",
+			       in->file, path, name_of(found), d->links.file);
+	snprintf(path, sizeof(path), "nodes[%zu].gbit_per_s", at);
+	if (!d->alone && !has_rate(node))
+		input_wrong(in, path, NULL,
+			    "its rate here, or this host in a file of "
+			    "`dicomm-perf links --save` (--cluster)");
+	return !in->bad && add_devices(in, d->types, node, at, machine);
+}
+
+static bool read_hosts(struct detecting *d, const char *file)
 {
 	struct input in;
-	json_t *list, *found, *node = NULL;
+	json_t *list, *found;
+	size_t i;
 
 	if (!input_open(&in, file))
-		return NULL;
+		return false;
 	list = input_array(&in, in.root, NULL, "nodes");
-	found = json_array_get(list, 0);
-	if (list && !json_is_object(json_object_get(found, "machine")))
-		input_wrong(&in, "nodes[0].machine", NULL,
-			    "what `dicomm-info --topo` writes");
-	if (!in.bad) {
-		node = json_copy(found);
-		json_object_del(node, "machine");
-		take_rates(node, links);
-		if (!add_devices(&in, types, node,
-				 json_object_get(found, "machine"))) {
-			json_decref(node);
-			node = NULL;
-		}
-	}
+	d->alone &= json_array_size(list) == 1;
+	json_array_foreach(list, i, found) if (!in.bad) in.bad =
+		!add_host_of(d, &in, i, found);
+	i = in.bad;
 	input_close(&in);
-	return node;
+	return !i;
+}
+
+/* A file of other hosts is hardly the one that was meant. */
+static bool check_links(struct detecting *d)
+{
+	json_t *node;
+	size_t i;
+
+	if (!d->links.root)
+		return true;
+	if (!d->measured) {
+		input_wrong(&d->links, "nodes",
+			    json_object_get(d->links.root, "nodes"),
+			    "at least one of the hosts of the other files");
+		return false;
+	}
+	json_array_foreach(json_object_get(d->links.root, "nodes"), i, node)
+	{
+		if (!find_host(d->nodes, name_of(node)))
+			input_complain("%s: nodes[%zu].name: %s: left out, as "
+				       "no other file is of this host",
+				       d->links.file, i, name_of(node));
+	}
+	return true;
 }
 
 json_t *detect_cluster(char *const *hosts, int n, const char *links_file)
 {
-	struct input links = {0};
-	json_t *nodes = json_array(), *types = json_object(), *root = NULL;
-	bool good = true;
+	struct detecting d = {
+		.nodes = json_array(), .types = json_object(), .alone = n == 1};
+	json_t *root = NULL, *islands;
+	bool good = !links_file || input_open(&d.links, links_file);
 
-	if (links_file)
-		good = input_open(&links, links_file);
-	for (int i = 0; i < n && good; i++) {
-		json_t *node = read_host(hosts[i], types, links.root);
-
-		good = node && !json_array_append_new(nodes, node);
-		if (good && n > 1 && !json_object_get(node, "gbit_per_s") &&
-		    !json_object_get(node, "up_gbit_per_s") &&
-		    !json_object_get(node, "rank_gbit_per_s")) {
-			input_complain("%s: nodes[0].gbit_per_s: missing: "
-				       "wanted its rate here, or this host in "
-				       "a file of `dicomm-perf links --save` "
-				       "(--cluster)",
-				       hosts[i]);
-			good = false;
-		}
-	}
-	if (good)
-		root = json_pack("{s:O, s:O}", "nodes", nodes, "devices",
-				 types);
-	if (good && links.root && json_object_get(links.root, "islands"))
-		json_object_set(root, "islands",
-				json_object_get(links.root, "islands"));
-	input_close(&links);
-	json_decref(nodes);
-	json_decref(types);
+	for (int i = 0; i < n && good; i++)
+		good = read_hosts(&d, hosts[i]);
+	if (good && check_links(&d))
+		root = json_pack("{s:O, s:O}", "nodes", d.nodes, "devices",
+				 d.types);
+	islands = json_object_get(d.links.root, "islands");
+	if (root && islands)
+		json_object_set(root, "islands", islands);
+	input_close(&d.links);
+	json_decref(d.nodes);
+	json_decref(d.types);
 	return root;
 }

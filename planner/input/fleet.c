@@ -22,14 +22,17 @@ static void read_type(struct input *in, const char *name, json_t *object,
 					   "price",
 					   "remark",
 					   NULL};
-	char at[INPUT_PATH];
+	char at[INPUT_PATH], path[INPUT_PATH];
 
-	snprintf(at, sizeof(at), "devices.%s", name);
+	snprintf(at, sizeof(at), "devices.%.*s", INPUT_PATH - 16, name);
 	if (!json_is_object(object)) {
 		input_wrong(in, at, object, "an object");
 		return;
 	}
 	input_keys(in, object, at, keys);
+	if (strlen(name) >= sizeof(t->name))
+		input_wrong(in, at, NULL, "a name of at most %zu letters",
+			    sizeof(t->name) - 1);
 	snprintf(t->name, sizeof(t->name), "%s", name);
 	snprintf(t->vendor, sizeof(t->vendor), "%s",
 		 input_text(in, object, at, "vendor", ""));
@@ -44,9 +47,14 @@ static void read_type(struct input *in, const char *name, json_t *object,
 	t->memory_per_s =
 		1e9 * input_number(in, object, at, "memory_gbyte_per_s", 0.1,
 				   1e6, 1000);
+	t->price = json_object_get(object, "price")
+			   ? input_number(in, object, at, "price", 0, 1e9, NAN)
+			   : NAN;
+	input_join(path, at, "memory_gib");
 	if (t->reserved >= t->memory)
-		input_wrong(in, at, json_object_get(object, "reserved_gib"),
-			    "reserved_gib below memory_gib");
+		input_wrong(in, path, json_object_get(object, "memory_gib"),
+			    "more than its reserved_gib, %g",
+			    t->reserved / GIB);
 }
 
 static bool read_types(struct fleet *f, struct input *in)
@@ -134,6 +142,27 @@ static bool read_nodes(struct fleet *f, struct input *in)
 	return !in->bad;
 }
 
+/* A catalogue may describe devices that this cluster has none of: nobody else
+ * needs to know of them. */
+static void forget_unused(struct fleet *f)
+{
+	int n = 0;
+
+	for (int t = 0; t < f->types; t++) {
+		bool used = false;
+
+		for (int k = 0; k < f->kinds; k++)
+			used |= f->kind[k].type == t;
+		if (!used)
+			continue;
+		for (int k = 0; k < f->kinds; k++)
+			if (f->kind[k].type == t)
+				f->kind[k].type = n;
+		f->type[n++] = f->type[t];
+	}
+	f->types = n;
+}
+
 bool fleet_open(struct fleet *f, const char *file)
 {
 	struct input in;
@@ -148,7 +177,9 @@ bool fleet_open(struct fleet *f, const char *file)
 	       read_types(f, &in) && read_nodes(f, &in) &&
 	       cluster_plan(f->cluster, 0, &f->links) == DICOMM_SUCCESS;
 	input_close(&in);
-	if (!good)
+	if (good)
+		forget_unused(f);
+	else
 		fleet_close(f);
 	return good;
 }

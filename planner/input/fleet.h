@@ -25,6 +25,7 @@ struct fleet_type {
 	double efficiency;
 	double memory, reserved; /* bytes */
 	double memory_per_s;     /* bytes per second */
+	double price;            /* of an hour; NAN: nobody says */
 };
 
 /* Nodes that are alike in all that matters: type, links, ranks. */
@@ -39,7 +40,7 @@ struct fleet {
 	char *file; /* owned */
 	struct cluster *cluster;
 	struct links *links;
-	struct fleet_type *type; /* [types] */
+	struct fleet_type *type; /* [types]: those that nodes have */
 	struct fleet_kind *kind; /* [kinds] */
 	int *kind_of;            /* [node] */
 	uint32_t *first;         /* [node]: its lowest rank */

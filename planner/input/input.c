@@ -54,7 +54,7 @@ void input_join(char path[INPUT_PATH], const char *at, const char *key)
 void input_wrong(struct input *in, const char *path, const json_t *value,
 		 const char *format, ...)
 {
-	char wanted[512], *text = NULL;
+	char wanted[1024], *text = NULL;
 	va_list list;
 
 	if (in->bad)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/input/family.h"
 #include "planner/input/input.h"
 
 /* Under the first of its names that is there, else the first is missed. */
@@ -25,53 +26,45 @@ static long read_size(struct input *in, const char *const *names, long most,
 
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void refuse_experts(struct input *in)
+static void read_family(struct input *in, struct model *m)
 {
-	static const char *const names[] = {"num_local_experts", "num_experts",
-					    "n_routed_experts", NULL};
+	struct family_shape f = {.kv_heads = m->kv_heads};
 
-	for (int i = 0; names[i]; i++) {
-		json_t *v = json_object_get(in->root, names[i]);
-
-		if (json_is_integer(v) && json_integer_value(v) > 1)
-			input_wrong(in, names[i], v,
-				    "a dense model: a mixture of experts is "
-				    "not planned for");
-	}
+	family_read(in, m->heads, &f);
+	m->kv_heads = f.kv_heads;
+	m->positions = f.positions;
+	m->gated = f.gated;
+	m->tied = f.tied;
+	m->tied_said = f.tied_said;
+	m->qkv_bias = f.qkv_bias;
+	m->out_bias = f.out_bias;
+	m->ffn_bias = f.ffn_bias;
+	m->head_bias = f.head_bias;
+	m->qk_norm = f.qk_norm;
+	m->embed_norm = f.embed_norm;
+	m->norms = f.norms;
+	m->norm = f.norm;
 }
 
-static bool is_one_of(const char *word, const char *const *list)
+static void read_name(struct input *in, struct model *m)
 {
-	for (int i = 0; list[i]; i++)
-		if (!strcmp(word, list[i]))
-			return true;
-	return false;
-}
-
-/* What the kind of model says that no key of its file does. */
-static void read_kind(struct input *in, struct model *m)
-{
-	static const char *const old[] = {"gpt2", "opt", "gpt_neo", "bloom",
-					  NULL};
 	const char *kind = input_text(in, in->root, NULL, "model_type", "");
-	const char *act = input_text(
-		in, in->root, NULL, "hidden_act",
-		input_text(in, in->root, NULL, "activation_function", "silu"));
-	bool is_old = is_one_of(kind, old);
+	const char *name = input_text(in, in->root, NULL, "_name_or_path", "");
 
-	m->gated = !is_old && (!strcmp(act, "silu") || !strcmp(act, "swish") ||
-			       !strcmp(kind, "gemma"));
-	m->gated = input_bool(in, in->root, NULL, "gated", m->gated);
-	m->bias = is_old;
-	m->tied = input_bool(in, in->root, NULL, "tie_word_embeddings", is_old);
-	if (is_old && strcmp(kind, "bloom"))
-		m->positions = (int)read_size(
-			in, NAMES("max_position_embeddings", "n_positions"),
-			1 << 24, 0);
-	snprintf(m->name, sizeof(m->name), "%s",
-		 input_text(in, in->root, NULL, "_name_or_path", kind));
-	snprintf(m->name, sizeof(m->name), "%s",
-		 input_text(in, in->root, NULL, "name", m->name));
+	name = input_text(in, in->root, NULL, "name", *name ? name : kind);
+	snprintf(m->name, sizeof(m->name), "%s", *name ? name : in->file);
+}
+
+/* A config.json may have the text model in an object of its own. */
+static void enter_text_config(struct input *in)
+{
+	json_t *inner = json_object_get(in->root, "text_config");
+
+	if (!json_is_object(inner))
+		return;
+	json_incref(inner);
+	json_decref(in->root);
+	in->root = inner;
 }
 
 static void read_element(struct input *in, struct model *m)
@@ -96,24 +89,34 @@ bool model_open(struct model *m, const char *file)
 	memset(m, 0, sizeof(*m));
 	if (!input_open(&in, file))
 		return false;
-	refuse_experts(&in);
+	family_refuse(&in);
+	read_name(&in, m);
+	enter_text_config(&in);
+	family_refuse(&in);
 	m->layers = (int)read_size(
-		&in, NAMES("num_hidden_layers", "n_layer", "num_layers"),
+		&in,
+		NAMES("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
 		MODEL_UNITS_MOST - 2, -1);
 	m->hidden = (int)read_size(
-		&in, NAMES("hidden_size", "n_embd", "d_model"), 1 << 20, -1);
+		&in, NAMES("hidden_size", "n_embd", "d_model", "n_embed"),
+		1 << 20, -1);
+	m->embed = (int)read_size(&in, NAMES("word_embed_proj_dim"), 1 << 20,
+				  m->hidden);
 	m->heads = (int)read_size(
-		&in, NAMES("num_attention_heads", "n_head", "num_heads"),
+		&in,
+		NAMES("num_attention_heads", "n_head", "num_heads", "n_heads"),
 		1 << 14, -1);
-	m->kv_heads = (int)read_size(&in, NAMES("num_key_value_heads"),
-				     m->heads, m->heads);
+	m->kv_heads = (int)read_size(
+		&in, NAMES("num_key_value_heads", "num_kv_heads", "n_head_kv"),
+		m->heads, m->heads);
 	m->head_width = (int)read_size(&in, NAMES("head_dim"), 1 << 14,
 				       m->heads ? m->hidden / m->heads : 1);
-	m->ffn = (int)read_size(
-		&in, NAMES("intermediate_size", "n_inner", "ffn_dim"), 1 << 22,
-		4L * m->hidden);
+	m->ffn = (int)read_size(&in,
+				NAMES("intermediate_size", "n_inner", "ffn_dim",
+				      "ffn_hidden_size"),
+				1 << 22, 4L * m->hidden);
 	m->vocab = (int)read_size(&in, NAMES("vocab_size"), 1 << 26, -1);
-	read_kind(&in, m);
+	read_family(&in, m);
 	read_element(&in, m);
 	m->optimizer = input_number(&in, in.root, NULL, "optimizer_bytes", 0,
 				    64, m->element == 2 ? 12 : 8);
@@ -135,28 +138,42 @@ static double block_matrices(const struct model *m)
 	       (m->gated ? 3 : 2) * h * m->ffn;
 }
 
+double model_shared_params(const struct model *m)
+{
+	return m->tied ? (double)m->embed * m->vocab : 0;
+}
+
+/* From the width of the embedding to that of the blocks, or back. */
+static double project(const struct model *m)
+{
+	return m->embed == m->hidden ? 0 : (double)m->embed * m->hidden;
+}
+
 double model_split_params(const struct model *m, int unit)
 {
-	double h = m->hidden;
-
-	if (unit == 0 || unit == m->layers + 1)
-		return h * m->vocab;
+	if (unit == 0)
+		return (double)m->embed * m->vocab;
+	if (unit == m->layers + 1)
+		return (m->embed + (m->head_bias ? 1.0 : 0)) * m->vocab;
 	/* Biases of what is split by columns are split, too. */
 	return block_matrices(m) +
-	       (m->bias ? (double)m->head_width * (m->heads + 2 * m->kv_heads) +
-				  m->ffn
-			: 0);
+	       (m->qkv_bias
+			? (double)m->head_width * (m->heads + 2 * m->kv_heads)
+			: 0) +
+	       (m->ffn_bias ? (m->gated ? 2.0 : 1.0) * m->ffn : 0);
 }
 
 double model_params(const struct model *m, int unit)
 {
-	double h = m->hidden, norm = m->bias ? 2 * h : h;
+	double h = m->hidden, split = model_split_params(m, unit);
 
 	if (unit == 0)
-		return h * m->vocab + h * m->positions;
+		return split + project(m) + h * m->positions +
+		       (m->embed_norm ? m->norm * h : 0);
 	if (unit == m->layers + 1)
-		return h * m->vocab + norm;
-	return model_split_params(m, unit) + 2 * norm + (m->bias ? 2 * h : 0);
+		return split + project(m) + m->norm * h;
+	return split + m->norms * m->norm * h + (m->out_bias ? h : 0) +
+	       (m->ffn_bias ? h : 0) + (m->qk_norm ? 2.0 * m->head_width : 0);
 }
 
 double model_flops(const struct model *m, int unit, double sequences, int seq)
@@ -166,7 +183,7 @@ double model_flops(const struct model *m, int unit, double sequences, int seq)
 	if (unit == 0)
 		return 0;
 	if (unit == m->layers + 1)
-		return 2 * tokens * m->hidden * m->vocab;
+		return 2 * tokens * m->embed * m->vocab;
 	return 2 * tokens * block_matrices(m) +
 	       4 * tokens * seq * (double)m->head_width * m->heads;
 }

@@ -16,9 +16,13 @@
 struct model {
 	char name[64];
 	int layers, hidden, heads, kv_heads, head_width, ffn, vocab;
-	int positions; /* learned ones; 0: none */
-	bool gated;    /* three matrices in the feed-forward part, not two */
-	bool bias, tied;
+	int embed;      /* width of the embedding; as a rule hidden */
+	int positions;  /* learned ones; 0: none */
+	bool gated;     /* three matrices in the feed-forward part, not two */
+	bool tied;      /* embedding and head share their matrix */
+	bool tied_said; /* by its file, not by its family */
+	bool qkv_bias, out_bias, ffn_bias, head_bias, qk_norm, embed_norm;
+	int norms, norm; /* of a block; parameters of one, in widths */
 	int element; /* bytes of a weight, a gradient and an activation: 2, 4 */
 	/* Of what the optimizer keeps of a parameter. Adam: two moments of
 	 * four, and a copy of a narrow weight; "optimizer_bytes" of the file.
@@ -34,7 +38,10 @@ static inline int model_units(const struct model *m)
 	return m->layers + 2;
 }
 
-/* Parameters of a unit; of these the ones that tensor parallelism splits. */
+/* Parameters of a unit; of these the ones that tensor parallelism splits. A
+ * matrix that embedding and head share is counted by both: whoever holds both
+ * of them has model_shared_params() less. */
+double model_shared_params(const struct model *m);
 double model_params(const struct model *m, int unit);
 double model_split_params(const struct model *m, int unit);
 /* Floating-point operations of a forward pass over so many sequences. */

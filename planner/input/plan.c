@@ -52,7 +52,7 @@ struct plan_pipeline *plan_add_pipeline(struct plan *p)
 		return NULL;
 	p->pipeline = list;
 	p->pipelines++;
-	list[n - 1] = (struct plan_pipeline){0};
+	list[n - 1] = (struct plan_pipeline){.weight = -1};
 	return &list[n - 1];
 }
 
@@ -80,6 +80,7 @@ void plan_close(struct plan *p)
 		free(p->pipeline[i].stage);
 	}
 	free(p->pipeline);
+	free(p->file);
 	*p = (struct plan){0};
 }
 
@@ -141,6 +142,7 @@ static void read_pipeline(struct input *in, size_t i, json_t *v,
 		(int)input_integer(in, v, at, "micro_batch", 1, MOST, -1);
 	l->micro_batches =
 		(int)input_integer(in, v, at, "micro_batches", 1, MOST, -1);
+	l->weight = input_number(in, v, at, "weight", 0, 1, -1);
 	stages = input_array(in, v, at, "stages");
 	for (size_t s = 0; s < json_array_size(stages) && !in->bad; s++) {
 		snprintf(path, sizeof(path), "%s.stages[%zu]", at, s);
@@ -184,6 +186,8 @@ bool plan_open(struct plan *p, const char *file)
 	*p = (struct plan){0};
 	if (!input_open(&in, file))
 		return false;
+	p->file = strdup(file);
+	in.bad |= !p->file;
 	input_keys(&in, in.root, NULL, keys);
 	input_integer(&in, in.root, NULL, "version", 1, 1, 1);
 	p->seq = (int)input_integer(&in, in.root, NULL, "sequence", 1, 1 << 24,

@@ -10,8 +10,8 @@
  *                   "recompute": false}, ...]}, ...]}
  *
  * Layers are units of the model, first and last (planner/input/model.h). Each
- * pipeline holds all of them. weight is its part of the global batch, by which
- * its gradients count.
+ * pipeline holds all of them. weight, which may be missing, is its part of the
+ * global batch, by which its gradients count; no other is allowed.
  *
  * ahead (0 if it is missing): with 1F1B a stage holds so many micro-batches
  * more for each stage after it. Then messages hide behind passes.
@@ -40,9 +40,11 @@ struct plan_stage {
 struct plan_pipeline {
 	struct plan_stage *stage; /* [stages]; owned */
 	int stages, micro_batch, micro_batches;
+	double weight; /* as a file says it, to be checked; below 0: nothing */
 };
 
 struct plan {
+	char *file; /* that it was read from; owned; NULL: it was found */
 	char model[64];
 	int seq, global_batch; /* tokens; sequences */
 	enum plan_schedule schedule;

@@ -8,6 +8,10 @@
 
 #include "planner/input/input.h"
 
+/* Of one pass of a layer; and the least of both passes of all layers. */
+#define SECONDS_MOST 1e6
+#define SECONDS_LEAST 1e-9
+
 /* "7" or "1-24" within units; false if it is neither. */
 static bool read_units(const char *key, int units, int *first, int *last)
 {
@@ -30,9 +34,12 @@ static void read_three(struct input *in, const char *at, const json_t *v,
 		const json_t *x = json_array_get(v, i);
 
 		if (json_array_size(v) != 3 || !json_is_number(x) ||
-		    !(json_number_value(x) >= 0)) {
+		    !(json_number_value(x) >= 0 &&
+		      json_number_value(x) <= SECONDS_MOST)) {
 			input_wrong(in, at, v,
-				    "seconds of forward, backward and update");
+				    "seconds of forward, backward and update, "
+				    "each from 0 to %g",
+				    SECONDS_MOST);
 			return;
 		}
 		out[i] = json_number_value(x);
@@ -84,6 +91,21 @@ static double (*read_row(struct input *in, const char *at, json_t *object,
 	return row;
 }
 
+/* Whoever is done in no time could be given any number of layers. */
+static void check_row(struct input *in, const char *at, const json_t *value,
+		      const struct profile_row *r, int units)
+{
+	double sum = 0;
+
+	for (int u = 0; !in->bad && u < units; u++)
+		sum += r->seconds[u][0] + r->seconds[u][1];
+	if (!in->bad && sum < SECONDS_LEAST)
+		input_wrong(in, at, value,
+			    "passes that take %g s, all units together, or "
+			    "more",
+			    SECONDS_LEAST);
+}
+
 static int read_degree(struct input *in, const char *path, const char *key)
 {
 	char *end;
@@ -118,6 +140,9 @@ static void read_device(struct profile *p, struct input *in, const char *at,
 	json_object_foreach(device, batch, batches)
 	{
 		input_join(by_batch, at, batch);
+		if (!json_is_object(batches))
+			input_wrong(in, by_batch, batches,
+				    "an object of tensor-parallel degrees");
 		json_object_foreach(batches, tp, row)
 		{
 			struct profile_row *r = add_row(p);
@@ -130,6 +155,7 @@ static void read_device(struct profile *p, struct input *in, const char *at,
 			r->tp = read_degree(in, by_tp, tp);
 			r->seconds =
 				read_row(in, by_tp, row, p->units, read_three);
+			check_row(in, by_tp, row, r, p->units);
 		}
 	}
 }
@@ -151,6 +177,9 @@ static void read_layers(struct profile *p, struct input *in)
 	char path[INPUT_PATH];
 	const char *tp;
 
+	if (layers && !json_is_object(layers))
+		input_wrong(in, "layers", layers,
+			    "an object of tensor-parallel degrees");
 	p->size = calloc(json_object_size(layers) + 1, sizeof(*p->size));
 	json_object_foreach(layers, tp, row)
 	{

@@ -2,7 +2,9 @@
 /* Prints what plans cost. */
 #include "planner/output/report.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GIB 0x1p30
 
@@ -86,6 +88,118 @@ static void print_memory(FILE *out, const struct job *j, const struct plan *p,
 	}
 }
 
+/* ---- devices that have nothing to do ---- */
+
+#define RUNS_SHOWN 16
+
+/* used[rank]; NULL: no memory. Free it. */
+static bool *find_used(const struct job *j, const struct plan *p)
+{
+	bool *used = calloc(j->fleet.ranks, sizeof(*used));
+
+	for (int i = 0; used && i < p->pipelines; i++) {
+		for (int s = 0; s < p->pipeline[i].stages; s++) {
+			const struct plan_stage *st = &p->pipeline[i].stage[s];
+
+			for (int r = 0; r < st->tp; r++)
+				used[st->rank[r]] = true;
+		}
+	}
+	return used;
+}
+
+/* "" if its entry of the cluster file has none. */
+static const char *host_of(const struct job *j, uint32_t rank)
+{
+	const struct cluster *c = j->fleet.cluster;
+	uint32_t entry = 0, end = c->nodes[0].count;
+
+	while (j->fleet.links->node_of[rank] >= end)
+		end += c->nodes[++entry].count;
+	return c->nodes[entry].name;
+}
+
+static bool are_alike(const struct job *j, uint32_t a, uint32_t b)
+{
+	return fleet_type(&j->fleet, a) == fleet_type(&j->fleet, b) &&
+	       !strcmp(host_of(j, a), host_of(j, b));
+}
+
+static void print_idle(FILE *out, const struct job *j, const struct plan *p)
+{
+	bool *used = find_used(j, p);
+	uint32_t idle = 0, ranks = j->fleet.ranks;
+	int runs = 0;
+
+	for (uint32_t r = 0; used && r < ranks; r++)
+		idle += !used[r];
+	if (idle)
+		fprintf(out, "idle: %u of %u devices\n", idle, ranks);
+	for (uint32_t r = 0, end; idle && r < ranks; r = end) {
+		const char *host = host_of(j, r);
+
+		end = r + 1;
+		if (used[r])
+			continue;
+		while (end < ranks && !used[end] && are_alike(j, r, end))
+			end++;
+		if (runs++ == RUNS_SHOWN)
+			fprintf(out, "  and more\n");
+		if (runs > RUNS_SHOWN)
+			continue;
+		fprintf(out, "  %-20s rank%s %u",
+			fleet_type(&j->fleet, r)->name, end - r > 1 ? "s" : "",
+			r);
+		if (end - r > 1)
+			fprintf(out, "-%u", end - 1);
+		fprintf(out, "%s%s\n", *host ? " of " : "", host);
+	}
+	free(used);
+}
+
+static json_t *idle_json(const struct job *j, const struct plan *p)
+{
+	bool *used = find_used(j, p);
+	json_t *list = json_array();
+
+	for (uint32_t r = 0; used && r < j->fleet.ranks; r++)
+		if (!used[r])
+			json_array_append_new(list, json_integer(r));
+	free(used);
+	return list;
+}
+
+/* Of an hour of the devices in use; NAN if one has no price. */
+static double price_of(const struct job *j, const struct plan *p)
+{
+	double sum = 0;
+
+	for (int i = 0; i < p->pipelines; i++) {
+		for (int s = 0; s < p->pipeline[i].stages; s++) {
+			const struct plan_stage *st = &p->pipeline[i].stage[s];
+
+			for (int r = 0; r < st->tp; r++)
+				sum += fleet_type(&j->fleet, st->rank[r])
+					       ->price;
+		}
+	}
+	return sum;
+}
+
+static void print_price(FILE *out, const struct job *j, const struct plan *p,
+			const struct cost *c)
+{
+	double price = price_of(j, p);
+
+	if (!isnan(price))
+		fprintf(out,
+			"price of the devices in use: %.4g an hour, %.4g a "
+			"million tokens\n",
+			price, price / 3600 / c->tokens_per_s * 1e6);
+}
+
+/* ---- the step ---- */
+
 void report_cost(FILE *out, struct job *j, const struct plan *p,
 		 const struct cost *c)
 {
@@ -120,6 +234,8 @@ void report_cost(FILE *out, struct job *j, const struct plan *p,
 	print_share(out, "update", c->update, c->step);
 	fprintf(out, "memory of the fullest device of each type:\n");
 	print_memory(out, j, p, c);
+	print_idle(out, j, p);
+	print_price(out, j, p, c);
 }
 
 static const char *limit_of(const struct cost_stage *c)
@@ -225,55 +341,69 @@ void report_groups(FILE *out, struct job *j, const struct plan *p)
 
 /* ---- several ---- */
 
-static void print_why(FILE *out, const struct cost *best,
-		      const struct cost *other)
+/* Parts of a step are compared of steps that do the same. */
+static void print_why(FILE *out, const struct report_entry *best,
+		      const struct report_entry *other)
 {
-	double pipe = other->pipe - best->pipe;
-	double sync = other->sync - best->sync;
-	double update = other->update - best->update;
+	const struct cost *a = best->cost, *b = other->cost;
+	const struct plan *p = other->plan;
 
-	fprintf(out,
-		"    %+.4f s: pipelines %+.4f, gradients %+.4f, update "
-		"%+.4f%s\n",
-		other->step - best->step, pipe, sync, update,
-		other->fits ? "" : "; does not fit into memory");
+	if (best->plan->seq != p->seq ||
+	    best->plan->global_batch != p->global_batch)
+		fprintf(out,
+			"    of %d sequences of %d tokens, not %d of %d: time "
+			"of a token beside time of a token%s\n",
+			p->global_batch, p->seq, best->plan->global_batch,
+			best->plan->seq,
+			b->fits ? "" : "; does not fit into memory");
+	else
+		fprintf(out,
+			"    %+.4f s: pipelines %+.4f, gradients %+.4f, update "
+			"%+.4f%s\n",
+			b->step - a->step, b->pipe - a->pipe, b->sync - a->sync,
+			b->update - a->update,
+			b->fits ? "" : "; does not fit into memory");
 }
 
-void report_compare(FILE *out, struct job *j, const struct plan *const *plan,
-		    const struct cost *const *cost, const char *const *name,
-		    int n)
+void report_compare(FILE *out, const struct report_entry *entry, int n)
 {
-	int order[64], best;
+	int order[64];
 
 	if (n > 64)
 		n = 64;
 	for (int i = 0; i < n; i++) {
 		int k = i;
 
-		for (; k > 0 && cost[order[k - 1]]->step > cost[i]->step; k--)
+		for (; k > 0 && entry[order[k - 1]].cost->tokens_per_s <
+					entry[i].cost->tokens_per_s;
+		     k--)
 			order[k] = order[k - 1];
 		order[k] = i;
 	}
-	best = order[0];
 	for (int i = 0; i < n; i++) {
-		int x = order[i], p, s;
+		const struct report_entry *best = &entry[order[0]];
+		const struct report_entry *e = &entry[order[i]];
+		int p, s;
 
-		find_slowest(plan[x], cost[x], &p, &s);
+		find_slowest(e->plan, e->cost, &p, &s);
 		fprintf(out,
-			"%-24s %10.4f s  x %.3f  %s, slowest pipeline %d, "
-			"stage %d on %s\n",
-			name[x], cost[x]->step,
-			cost[x]->step / cost[best]->step,
-			cost[x]->fits ? "fits" : "DOES NOT FIT", p, s,
-			device_of(j, &plan[x]->pipeline[p].stage[s]));
+			"%-24s %10.4f s  x %.3f  %.0f tokens/s, %s, slowest "
+			"pipeline %d, stage %d on %s\n",
+			e->name, e->cost->step,
+			best->cost->tokens_per_s / e->cost->tokens_per_s,
+			e->cost->tokens_per_s,
+			e->cost->fits ? "fits" : "DOES NOT FIT", p, s,
+			device_of(e->job, &e->plan->pipeline[p].stage[s]));
 		if (i > 0)
-			print_why(out, cost[best], cost[x]);
+			print_why(out, best, e);
 	}
 }
 
-json_t *report_json(const struct plan *p, const struct cost *c)
+json_t *report_json(const struct job *j, const struct plan *p,
+		    const struct cost *c)
 {
-	json_t *list = json_array();
+	json_t *list = json_array(), *out;
+	double price = price_of(j, p);
 
 	for (int i = 0; i < c->pipelines; i++) {
 		json_t *stages = json_array();
@@ -300,9 +430,14 @@ json_t *report_json(const struct plan *p, const struct cost *c)
 						"bubble", c->pipeline[i].bubble,
 						"stages", stages));
 	}
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o}",
-			 "step_s", c->step, "pipe_s", c->pipe, "sync_s",
-			 c->sync, "update_s", c->update, "error", c->error,
-			 "tokens_per_s", c->tokens_per_s, "mfu", c->mfu, "hfu",
-			 c->hfu, "fits", (int)c->fits, "pipelines", list);
+	out = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o, "
+			"s:o}",
+			"step_s", c->step, "pipe_s", c->pipe, "sync_s", c->sync,
+			"update_s", c->update, "error", c->error,
+			"tokens_per_s", c->tokens_per_s, "mfu", c->mfu, "hfu",
+			c->hfu, "fits", (int)c->fits, "pipelines", list, "idle",
+			idle_json(j, p));
+	if (out && !isnan(price))
+		json_object_set_new(out, "price_per_hour", json_real(price));
+	return out;
 }

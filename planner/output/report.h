@@ -7,8 +7,8 @@
 
 #include "planner/cost/cost.h"
 
-/* The step: its time with an error band, where it goes, memory beside limits.
- */
+/* The step: its time with an error band, where it goes, memory beside limits,
+ * devices that the plan leaves idle. */
 void report_cost(FILE *out, struct job *j, const struct plan *p,
 		 const struct cost *c);
 /* Stage by stage, and what limits. */
@@ -16,11 +16,16 @@ void report_stages(FILE *out, struct job *j, const struct plan *p,
 		   const struct cost *c);
 /* The ranks that exchange activations, and those that sum gradients. */
 void report_groups(FILE *out, struct job *j, const struct plan *p);
-/* Several plans, the fastest first; why the others lose. */
-void report_compare(FILE *out, struct job *j, const struct plan *const *plan,
-		    const struct cost *const *cost, const char *const *name,
-		    int n);
+/* Several plans, by the time of a token; why the others lose. */
+struct report_entry {
+	const char *name;
+	const struct job *job;
+	const struct plan *plan;
+	const struct cost *cost;
+};
+void report_compare(FILE *out, const struct report_entry *entry, int n);
 /* As JSON: seconds and bytes. NULL: out of memory. */
-json_t *report_json(const struct plan *p, const struct cost *c);
+json_t *report_json(const struct job *j, const struct plan *p,
+		    const struct cost *c);
 
 #endif

@@ -31,20 +31,23 @@ static enum search_space space_of(const struct options *o)
 }
 
 /* Nothing that differs from run to run: the same search, the same file. */
-static json_t *found_json(const struct options *o, const struct search_found *f)
+static json_t *found_json(const struct options *o, const struct job *job,
+			  const struct search_found *f)
 {
 	json_t *j = plan_json(&f->plan);
 
 	json_object_set_new(j, "found",
 			    json_pack("{s:s, s:i, s:i}", "space", f->from,
 				      "seed", o->seed, "rounds", o->rounds));
-	json_object_set_new(j, "predicted", report_json(&f->plan, &f->cost));
+	json_object_set_new(j, "predicted",
+			    report_json(job, &f->plan, &f->cost));
 	return j;
 }
 
-static bool write_plan(const struct options *o, const struct search_found *f)
+static bool write_plan(const struct options *o, const struct job *job,
+		       const struct search_found *f)
 {
-	json_t *j = found_json(o, f);
+	json_t *j = found_json(o, job, f);
 	bool good =
 		j && !json_dump_file(j, o->out,
 				     JSON_INDENT(1) | JSON_REAL_PRECISION(12));
@@ -55,12 +58,22 @@ static bool write_plan(const struct options *o, const struct search_found *f)
 	return good;
 }
 
+static void print_json(const struct options *o, const struct job *job,
+		       const struct search_found *f)
+{
+	json_t *j = found_json(o, job, f);
+
+	json_dumpf(j, stdout, JSON_INDENT(1));
+	printf("\n");
+	json_decref(j);
+}
+
 static void print_found(const struct options *o, struct job *j,
 			const struct search_found *f)
 {
-	const struct plan *plans[] = {&f->plan, &f->second};
-	const struct cost *costs[] = {&f->cost, &f->second_cost};
-	const char *names[] = {"best", "runner-up"};
+	const struct report_entry both[] = {
+		{"best", j, &f->plan, &f->cost},
+		{"runner-up", j, &f->second, &f->second_cost}};
 
 	printf("%ld drafts in %.2f s, the first possible one after %.3f s; "
 	       "best of space %s\n",
@@ -69,10 +82,24 @@ static void print_found(const struct options *o, struct job *j,
 	report_stages(stdout, j, &f->plan, &f->cost);
 	if (f->second.pipelines) {
 		printf("why the runner-up lost:\n");
-		report_compare(stdout, j, plans, costs, names, 2);
+		report_compare(stdout, both, 2);
 	}
 	if (o->out)
 		printf("written to %s\n", o->out);
+}
+
+static bool check_ahead(const struct search *s)
+{
+	if (!s->ahead ||
+	    (s->schedule == PLAN_1F1B && s->overlap != PLAN_BLOCKING &&
+	     s->overlap != PLAN_EAGER))
+		return true;
+	input_complain("--ahead: %d: wanted 0 with the %s %s", s->ahead,
+		       s->schedule == PLAN_1F1B ? "overlap" : "schedule",
+		       s->schedule == PLAN_1F1B
+			       ? plan_overlap_name(s->overlap)
+			       : plan_schedule_name(s->schedule));
+	return false;
 }
 
 int search_command(const struct options *o, struct job *j)
@@ -83,6 +110,7 @@ int search_command(const struct options *o, struct job *j)
 		.schedule = o->has_schedule ? o->schedule : PLAN_1F1B,
 		.overlap = o->has_overlap ? o->overlap : PLAN_OVERLAP_P2P,
 		.zero = o->zero,
+		.ahead = o->ahead > 0 ? o->ahead : 0,
 		.micro_batch = o->micro_batch,
 		.rounds = o->rounds,
 		.budget_s = o->budget_s,
@@ -93,14 +121,16 @@ int search_command(const struct options *o, struct job *j)
 	struct search_found f;
 	int status = 0;
 
+	if (!check_ahead(&s))
+		return 6;
 	if (!search_run(&s, &f))
 		return 7;
 	if (s.progress)
 		fprintf(stderr, "\n");
-	if (o->out && !write_plan(o, &f))
+	if (o->out && !write_plan(o, j, &f))
 		status = 1;
 	else if (o->json)
-		json_dumpf(found_json(o, &f), stdout, JSON_INDENT(1));
+		print_json(o, j, &f);
 	else
 		print_found(o, j, &f);
 	search_free(&f);

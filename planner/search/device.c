@@ -13,7 +13,6 @@
 #include "planner/search/partition.h"
 #include "planner/search/search.h"
 
-#define TYPES_MOST 8
 #define FEW_RANKS 64 /* so few that all degrees of all types are tried */
 
 struct starts {
@@ -23,7 +22,9 @@ struct starts {
 	int *part, *order;       /* [teams] */
 	int *sorted[2];          /* [teams]; much memory first, last */
 	int teams;
-	int tp[TYPES_MOST], degree[TYPES_MOST][16], degrees[TYPES_MOST];
+	int *tp;           /* [types]: degree in work; 0: none */
+	int (*degree)[16]; /* [types] */
+	int *degrees;      /* [types] */
 	int micro_batch;
 	long number;
 	uint64_t random;
@@ -332,20 +333,27 @@ static void find_degrees(struct starts *s)
 static bool starts_open(struct starts *s, struct search_worker *w)
 {
 	size_t n = w->s->job->fleet.ranks;
+	size_t types = (size_t)w->s->job->fleet.types;
 
 	*s = (struct starts){.w = w};
+	s->tp = calloc(types, sizeof(*s->tp));
+	s->degree = calloc(types, sizeof(*s->degree));
+	s->degrees = calloc(types, sizeof(*s->degrees));
 	s->team = calloc(n, sizeof(*s->team));
 	s->weight = calloc(n, sizeof(*s->weight));
 	s->part = calloc(n, sizeof(*s->part));
 	s->order = calloc(n, sizeof(*s->order));
 	s->sorted[0] = calloc(n, sizeof(*s->order));
 	s->sorted[1] = calloc(n, sizeof(*s->order));
-	return s->team && s->weight && s->part && s->order && s->sorted[0] &&
-	       s->sorted[1];
+	return s->tp && s->degree && s->degrees && s->team && s->weight &&
+	       s->part && s->order && s->sorted[0] && s->sorted[1];
 }
 
 static void starts_close(struct starts *s)
 {
+	free(s->tp);
+	free(s->degree);
+	free(s->degrees);
 	free(s->team);
 	free(s->weight);
 	free(s->part);
@@ -367,11 +375,9 @@ void search_device(struct search_worker *w)
 		/* One degree for all, each: always. */
 		find_degrees(&s);
 		for (int tp = 1; tp <= 64; tp *= 2) {
-			for (int t = 0; t < TYPES_MOST; t++) {
+			for (int t = 0; t < j->fleet.types; t++) {
 				s.tp[t] = 0;
-				for (int k = 0;
-				     t < j->fleet.types && k < s.degrees[t];
-				     k++)
+				for (int k = 0; k < s.degrees[t]; k++)
 					if (s.degree[t][k] <= tp &&
 					    s.degree[t][k] > s.tp[t])
 						s.tp[t] = s.degree[t][k];

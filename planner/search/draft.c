@@ -219,7 +219,8 @@ static void set_stage(struct drafting *g, struct layers_stage *s,
 	s->state = state[0] / (g->zero >= 3 ? lines : 1) +
 		   state[1] / (g->zero >= 2 ? lines : 1) +
 		   state[2] / (g->zero >= 1 ? lines : 1);
-	s->in_flight = memory_in_flight(at, stages, most, g->schedule, 0);
+	s->in_flight =
+		memory_in_flight(at, stages, most, g->schedule, g->ahead);
 	s->extra = 0;
 }
 
@@ -265,12 +266,13 @@ static void time_line(struct drafting *g, struct draft_line *l, double ways,
 	l->fill = through;
 	for (int i = l->teams - 1; i >= 0; i--) {
 		double own = layers_seconds(&g->stage[i]);
+		int held = 1 + (l->teams - 1 - i) * (1 + g->ahead);
 
 		l->fill += own - g->stage[i].extra;
 		trip += own - g->stage[i].extra + g->scratch[i];
 		l->cycle = fmax(l->cycle, own);
 		if (g->schedule == PLAN_1F1B)
-			l->cycle = fmax(l->cycle, trip / (l->teams - i));
+			l->cycle = fmax(l->cycle, trip / held);
 	}
 }
 
@@ -506,12 +508,47 @@ static double sync_seconds(struct drafting *g, const struct draft *d)
 			double seconds = 0;
 
 			for (; u <= l->last[s]; u++)
-				seconds += (t->whole[u + 1] - t->whole[u]) *
+				seconds += table_whole(t, u, u) *
 					   g->job->model.element * volume /
 					   (apart[u] ? fmin(rate[u], inside)
 						     : inside);
 			most = fmax(most, seconds);
 		}
+	}
+	return most;
+}
+
+/* A matrix that embedding and head share: first and last stage of each line sum
+ * its gradients, as many lines at once as there are on a node. */
+static double shared_seconds(struct drafting *g, const struct draft *d)
+{
+	const struct fleet *f = &g->job->fleet;
+	double bytes =
+		model_shared_params(&g->job->model) * g->job->model.element;
+	double most = 0;
+
+	if (bytes <= 0)
+		return 0;
+	memset(g->node_first, 0, f->nodes * sizeof(*g->node_first));
+	for (int i = 0; i < d->lines; i++) {
+		const struct draft_line *l = &d->line[i];
+
+		g->node_first[f->links->node_of[l->team[0].rank]]++;
+		g->node_first[f->links->node_of[l->team[l->teams - 1].rank]]++;
+	}
+	for (int i = 0; i < d->lines; i++) {
+		const struct draft_line *l = &d->line[i];
+		struct draft_team a = l->team[0], b = l->team[l->teams - 1];
+		uint32_t x = f->links->node_of[a.rank];
+		uint32_t y = f->links->node_of[b.rank];
+		double rate = fmin(way_of(f, a, g->node_first[x]),
+				   way_of(f, b, g->node_first[y]));
+
+		if (x == y)
+			rate = wire_rate(&g->job->wire, a.rank, b.rank) *
+			       fmin(a.tp, b.tp);
+		if (l->teams > 1)
+			most = fmax(most, bytes / rate);
 	}
 	return most;
 }
@@ -529,8 +566,8 @@ static double update_seconds(struct drafting *g, const struct draft *d)
 					 l->team[s].tp, d->micro_batch);
 
 			if (t)
-				most = fmax(most, t->update[l->last[s] + 1] -
-							  t->update[u]);
+				most = fmax(most,
+					    table_update(t, u, l->last[s]));
 			u = l->last[s] + 1;
 		}
 	}
@@ -567,7 +604,7 @@ void draft_estimate(struct drafting *g, struct draft *d)
 		d->seconds = INFINITY;
 		return;
 	}
-	sync = sync_seconds(g, d);
+	sync = sync_seconds(g, d) + shared_seconds(g, d);
 	if (g->overlap == PLAN_OVERLAP_FULL)
 		sync /= 2;
 	d->seconds += sync + update_seconds(g, d);
@@ -582,7 +619,8 @@ bool draft_plan(const struct drafting *g, const struct draft *d,
 			     .global_batch = g->job->global_batch,
 			     .schedule = g->schedule,
 			     .overlap = g->overlap,
-			     .zero = g->zero};
+			     .zero = g->zero,
+			     .ahead = g->ahead};
 	snprintf(out->model, sizeof(out->model), "%s", g->job->model.name);
 	for (int i = 0; i < d->lines; i++) {
 		const struct draft_line *l = &d->line[i];

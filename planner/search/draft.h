@@ -38,7 +38,7 @@ struct drafting {
 	struct job *job;
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero;
+	int zero, ahead;
 	bool by_memory;             /* layers after FlashFlex */
 	struct draft_memo *memo;    /* [DRAFT_MEMOS]; owned */
 	struct layers_stage *stage; /* of the line in work; owned */

@@ -27,7 +27,11 @@ static bool fits(const struct layers_stage *s, int first, int end,
 		 bool recompute)
 {
 	const struct table *t = s->table;
-	double bytes = s->state * (t->params[end] - t->params[first]);
+	double bytes;
+
+	if (end == first)
+		return true;
+	bytes = s->state * table_params(t, first, end - 1);
 
 	if (recompute)
 		bytes += s->in_flight * (t->kept[end] - t->kept[first]) +
@@ -96,8 +100,9 @@ double layers_split(struct layers_stage *s, int stages, int units, double slack,
 		high = fmax(high,
 			    passes(s[i].table, 0, units, true) + s[i].extra);
 	}
-	/* Not faster than all of them together; as a rule, not much slower. */
-	low = 1 / speed;
+	/* Not faster than all of them together; as a rule, not much slower.
+	 * Never 0, whatever the times are: it is to grow. */
+	low = fmax(1 / speed, high * 1e-12);
 	for (double most = 1.2 * low; most < high; most *= 1.5) {
 		if (fill(s, stages, units, most)) {
 			high = most;

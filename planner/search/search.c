@@ -294,6 +294,7 @@ static bool open_crew(struct crew *c)
 		w->g.schedule = c->s->schedule;
 		w->g.overlap = c->s->overlap;
 		w->g.zero = c->s->zero;
+		w->g.ahead = c->s->ahead;
 		w->g.by_memory = c->s->by_memory;
 	}
 	return true;
@@ -363,32 +364,44 @@ static bool search_space(const struct search *s, enum search_space space,
 	return good;
 }
 
-bool search_run(const struct search *s, struct search_found *out)
+bool search_spaces(const struct search *s, struct search_found *out)
 {
 	double begin = search_now();
-	bool good = true;
+	bool good;
 
-	if (s->space == SEARCH_SYMMETRIC)
-		return search_symmetric(s, out);
 	*out = (struct search_found){0};
-	if (s->space == SEARCH_EVERY && s->job->fleet.ranks > 8) {
-		input_complain("--space every: %u devices: wanted at most 8",
-			       s->job->fleet.ranks);
-		return false;
-	}
-	if (s->space == SEARCH_AUTO)
+	if (s->space == SEARCH_SYMMETRIC)
+		good = search_symmetric(s, out);
+	else if (s->space == SEARCH_AUTO)
 		good = search_space(s, SEARCH_TYPE, out) &&
 		       search_space(s, SEARCH_DEVICE, out);
 	else
 		good = search_space(s, s->space, out);
 	out->all_s = search_now() - begin;
+	return good;
+}
+
+bool search_run(const struct search *s, struct search_found *out)
+{
+	int batch[16];
+	bool good;
+
+	if (s->space == SEARCH_EVERY && s->job->fleet.ranks > 8) {
+		input_complain("--space every: %u devices: wanted at most 8",
+			       s->job->fleet.ranks);
+		return false;
+	}
+	if (!search_batches(s, batch)) {
+		input_complain("--micro-batch: %d: wanted a divisor of the "
+			       "global batch, %d",
+			       s->micro_batch, s->job->global_batch);
+		return false;
+	}
+	good = search_spaces(s, out);
 	if (good && out->plan.pipelines)
 		return true;
 	if (good)
-		input_complain("no plan fits: %s on the devices of %s with "
-			       "global batch %d",
-			       s->job->model.name, s->job->fleet.file,
-			       s->job->global_batch);
+		search_why(s);
 	search_free(out);
 	return false;
 }
@@ -399,4 +412,5 @@ void search_free(struct search_found *f)
 	plan_close(&f->second);
 	cost_free(&f->cost);
 	cost_free(&f->second_cost);
+	*f = (struct search_found){0};
 }

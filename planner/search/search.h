@@ -20,6 +20,7 @@ struct search {
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
 	int zero;
+	int ahead;       /* 1F1B: of all plans (planner/input/plan.h) */
 	int micro_batch; /* 0: several are tried */
 	int rounds;      /* of moves, for each start */
 	double budget_s; /* above 0: rounds until then */
@@ -88,7 +89,11 @@ void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
 int search_degrees(const struct job *j, int kind, int out[16]);
 /* Micro-batches to try; how many. */
 int search_batches(const struct search *s, int out[16]);
-/* Symmetric plans are no drafts. False after a message. */
+/* Found or not: false only if there is no memory. */
+bool search_spaces(const struct search *s, struct search_found *out);
+/* Says what is missing where nothing was found. */
+void search_why(const struct search *s);
+/* Symmetric plans are no drafts. False: no memory. */
 bool search_symmetric(const struct search *s, struct search_found *out);
 
 #endif

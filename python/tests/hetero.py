@@ -419,6 +419,8 @@ def a_wrong_plan_is_refused_by_place_and_value():
              "pipelines[1].micro_batch: 0: wanted an integer from 1 on"),
             (lambda p: p["pipelines"][1].update(micro_batches=3),
              "global_batch: 8: wanted 10"),
+            (lambda p: p["pipelines"][1].update(weight=0.25),
+             "pipelines[1].weight: 0.25: wanted 0.5"),
             (lambda p: p.update(schedule="zero-bubble"),
              "schedule: 'zero-bubble': wanted 1f1b or gpipe"),
             (lambda p: p.update(zero=2), "zero: 2: wanted 0"),

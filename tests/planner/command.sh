@@ -79,10 +79,38 @@ says '"tp_group"'
 run 0 search "$@" -g 96 -s 2048 --symmetric -o "$work/symmetric.json"
 run 0 compare "$@" --plan "$work/plan.json" --plan "$work/symmetric.json"
 says "x 1.000"
+# Each by its own batch and sequence: what a token takes counts.
+sed 's/"sequence": 2048/"sequence": 512/' "$work/plan.json" >"$work/short.json"
+run 0 simulate "$@" --plan "$work/short.json" --json
+step=$(sed -n 's/.*"step_s": \([0-9]*\.[0-9]\{4\}\).*/\1/p' "$work/out")
+run 0 compare "$@" --plan "$work/plan.json" --plan "$work/short.json"
+awk -v step="$step" '$1 ~ /short/ { d = $2 - step; exit !(d * d < 1e-6) }
+	' "$work/out" || fail "short.json: not $step s"
+says "of 96 sequences of 2048 tokens, not 96 of 512"
 run 0 simulate "$@" --plan "$work/symmetric.json" --export megatron
 says "--pipeline-model-parallel-size"
 run 0 simulate "$@" --plan "$work/symmetric.json" --export flagscale
 says "hetero_process_meshes"
+
+# ---- devices without work are named: the last node is too slow for these ----
+
+sed 's/"gbit_per_s": 25, /"gbit_per_s": 0.1, "name": "far", /
+	s/"count": 2, /&"name": "near", /' "$work/cluster.json" |
+	sed 's/"count": 2, "name": "near", "ranks": 4/"ranks": 4, "name": "near"/
+	s/"count": 1, //' >"$work/far.json"
+run 0 search --cluster "$work/far.json" --model "$work/config.json" -g 8 \
+	-s 2048 -o "$work/idle.json"
+says "idle: 4 of 8 devices"
+says "ranks 4-7 of far"
+run 0 explain --cluster "$work/far.json" --model "$work/config.json" \
+	--plan "$work/idle.json"
+says "ranks 4-7 of far"
+run 0 simulate --cluster "$work/far.json" --model "$work/config.json" \
+	--plan "$work/idle.json" --json
+tr -d ' \n' <"$work/out" | grep -q '"idle":\[4,5,6,7\]' ||
+	fail "idle devices are not in the JSON"
+run 0 simulate "$@" --plan "$work/symmetric.json"
+grep -q idle "$work/out" && fail "idle devices that are none"
 
 # ---- pictures ----
 
@@ -110,6 +138,37 @@ run 0 search --cluster "$work/found.json" --model "$work/config.json" -g 8 \
 sed 's/A100-SXM4-80GB"}]/Abacus 7"}]/' "$work/host.json" >"$work/odd.json"
 run 6 detect "$work/odd.json"
 says 'nodes[0].machine.devices[2].description: "NVIDIA Abacus 7": wanted a A100'
+
+sed 's/A100-SXM4-80GB/Abacus 7/g' "$work/host.json" >"$work/odd.json"
+run 6 detect "$work/odd.json"
+says 'odd.json: nodes[0].machine.devices[1].description: "NVIDIA Abacus 7": '
+says 'wanted one of GB200, B200'
+says 'write tflops and memory_gib into devices'
+# A word of its own is its name.
+sed 's/A100-SXM4-80GB/GH200 480GB/g' "$work/host.json" >"$work/odd.json"
+run 0 detect "$work/odd.json"
+says '"device": "GH200"'
+
+# Rates of other hosts are none of these; a part of them is said to be missing.
+sed 's/"n1"/"n2"/' "$work/host.json" >"$work/host2.json"
+run 6 detect "$work/host2.json" --cluster "$work/links.json"
+says 'links.json: nodes: '
+says 'wanted at least one of the hosts of the other files'
+run 0 detect "$work/host.json" "$work/host2.json" --cluster "$work/links.json"
+says 'host2.json: nodes[0].name: n2: not among the hosts of '
+sed 's/{"name": "n1"/{"name": "n9"}, &/; s/"n1"/"n1.domain"/' \
+	"$work/links.json" >"$work/more.json"
+run 0 detect "$work/host.json" --cluster "$work/more.json" -o "$work/found.json"
+says 'more.json: nodes[0].name: n9: left out'
+grep -q '"gbit_per_s": 9.5' "$work/found.json" || fail "rates not taken"
+# Nor is a host dropped that shares its file, or its name, with another one.
+run 6 detect "$work/host.json" "$work/host.json"
+says 'nodes[0].name: "n1": wanted a host that was not there before'
+sed 's/{"nodes": \[\(.*\)/{"nodes": [{"name": "n0", "gbit_per_s": 7,\
+ "machine": {"numa": []}}, \1/' "$work/host.json" >"$work/two.json"
+run 0 detect "$work/two.json" -o "$work/found.json"
+grep -q '"n0"' "$work/found.json" || fail "a host was dropped"
+grep -q '"n1"' "$work/found.json" || fail "a host was dropped"
 
 # ---- what is wrong is named: file, place, value ----
 
@@ -142,6 +201,8 @@ wrong cluster 's/"inside_gbit_per_s": 200,//' \
 	'nodes[1].inside_gbit_per_s: missing'
 wrong cluster 's/"tflops": 150/"tflops": "150T"/' \
 	'devices.b.tflops: "150T": wanted a number'
+wrong cluster 's/"memory_gib": 24/"memory_gib": 0.5/' \
+	'devices.b.memory_gib: 0.5: wanted more than its reserved_gib, 1'
 wrong cluster 's/"tflops": 150/"gflops": 150/' 'devices.b.gflops: 150'
 wrong config 's/"num_hidden_layers": 16/"num_hidden_layers": 16.5/' \
 	'num_hidden_layers: 16.5: wanted a whole number'
@@ -160,7 +221,13 @@ run 6 fly
 says "fly: no such command"
 run 7 search --cluster "$work/cluster.json" --model "$work/config.json" \
 	-g 64 -s 2000000
-says "no plan fits"
+says "no plan fits: llama on the devices of "
+says "of activations"
+says "GiB: "
+says "are missing"
+run 7 search --cluster "$work/cluster.json" --model "$work/config.json" \
+	-g 64 -s 2048 --micro-batch 3
+says "--micro-batch: 3: wanted a divisor of the global batch, 64"
 
 # ---- no guesses beyond what was measured ----
 
@@ -174,7 +241,7 @@ run 7 simulate --cluster "$data/mit_cluster.json" \
 	--plan "$work/other.json"
 says "measured up to micro-batch 2; 4 would be a guess"
 
-# ---- micro-batches ahead; plans that HARP measured ----
+# ---- micro-batches ahead ----
 
 run 0 simulate --cluster "$data/mit_cluster.json" \
 	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
@@ -188,6 +255,57 @@ run 0 groups --cluster "$data/mit_cluster.json" \
 	--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
 	--plan "$data/mit_n3_d1.json"
 says "no gradients: there is one pipeline"
+
+# The search takes it, for memory and time; where it cannot be, it says so.
+run 0 search --cluster "$work/cluster.json" --model "$work/config.json" \
+	-g 96 -s 2048 --rounds 1 --ahead 1 -o "$work/ahead.json"
+grep -q '"ahead": 1' "$work/ahead.json" || fail "a plan without ahead"
+run 0 check --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/ahead.json"
+for other in "--schedule gpipe" "--overlap send"; do
+	# shellcheck disable=SC2086
+	run 6 search --cluster "$work/cluster.json" \
+		--model "$work/config.json" -g 96 -s 2048 --ahead 1 $other
+	says "--ahead: 1: wanted 0 with the ${other#--}"
+done
+
+# ---- what an hour costs, if all devices in use have a price ----
+
+grep -q price "$work/out" && fail "a price of nothing"
+sed 's/"memory_gib"/"price": 2.5, &/' "$work/cluster.json" \
+	>"$work/priced.json"
+run 0 simulate --cluster "$work/priced.json" --model "$work/config.json" \
+	--plan "$work/symmetric.json"
+says "price of the devices in use: 30 an hour"
+sed 's/"memory_gib": 40/"price": -1, &/' "$work/cluster.json" \
+	>"$work/priced.json"
+run 6 simulate --cluster "$work/priced.json" --model "$work/config.json" \
+	--plan "$work/symmetric.json"
+says "devices.a.price: -1: wanted a number from 0"
+
+# ---- no option is taken and not used ----
+
+for other in "--trace x" "--svg x" "--export torch" "--plan x" "--device a" \
+	"--cost flashflex"; do
+	# shellcheck disable=SC2086
+	run 6 search --cluster "$work/cluster.json" \
+		--model "$work/config.json" -g 96 -s 2048 $other
+	says "${other%% *}: not an option of search, but of "
+done
+run 6 simulate --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" -g 96
+says "--global-batch: not an option of simulate, but of search"
+run 6 check --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" --json
+says "--json: not an option of check, but of explain, search, simulate"
+run 6 simulate --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" --cost flashflex --svg "$work/x.svg"
+says "--cost: flashflex: wanted without --trace"
+run 0 explain --cluster "$work/cluster.json" --model "$work/config.json" \
+	--plan "$work/plan.json" -o "$work/explained"
+grep -q "where it goes" "$work/explained" || fail "--out of explain"
+
+# ---- plans that HARP measured ----
 
 # Their order is right: of those of one model, the fastest one first, and what
 # is the same plan to us alike. All within 20 %, without their efficiencies.

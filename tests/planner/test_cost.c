@@ -258,6 +258,84 @@ START_TEST(check_names_the_place_and_the_value)
 }
 END_TEST
 
+/* ---- embedding and head that share a matrix ---- */
+
+static struct cost cost_stages(struct job *j, int pipelines, int stages)
+{
+	struct plan p = {.seq = 128, .global_batch = 8};
+	int units = model_units(&j->model);
+	struct cost c;
+
+	for (int i = 0; i < pipelines; i++) {
+		struct plan_pipeline *l = plan_add_pipeline(&p);
+
+		for (int s = 0; s < stages; s++)
+			desk_stage(l, (uint32_t)(i * stages + s) * 2, 2,
+				   units * s / stages,
+				   units * (s + 1) / stages - 1);
+		l->micro_batch = 1;
+		l->micro_batches = 8 / pipelines;
+	}
+	ck_assert(cost_of(j, &p, NULL, NULL, &c));
+	plan_close(&p);
+	return c;
+}
+
+/* Who holds both holds it once. Of others first and last stage hold a copy
+ * each, with all of its state, and sum its gradients beside all else. */
+START_TEST(a_shared_matrix_is_held_once_and_summed)
+{
+	static const char text[] =
+		"{\"num_hidden_layers\": 6, \"hidden_size\": 512, "
+		"\"num_attention_heads\": 8, \"vocab_size\": 32000, "
+		"\"tie_word_embeddings\": %s}";
+	const double matrix = 512.0 * 32000;
+	char model_text[2][256];
+	struct job j[2];
+
+	for (int tied = 0; tied < 2; tied++) {
+		snprintf(model_text[tied], sizeof(model_text[tied]), text,
+			 tied ? "true" : "false");
+		desk_job(&j[tied], cluster, model_text[tied], 128, 8);
+	}
+	for (int pipelines = 1; pipelines <= 2; pipelines++) {
+		for (int stages = 1; stages <= 3; stages++) {
+			struct cost a = cost_stages(&j[0], pipelines, stages);
+			struct cost b = cost_stages(&j[1], pipelines, stages);
+			struct cost_stage *x = a.pipeline[0].stage;
+			struct cost_stage *y = b.pipeline[0].stage;
+			int last = stages - 1;
+			double less = stages == 1 ? matrix : 0;
+
+			/* 2 + 2 + 12 bytes, split by two. */
+			ck_assert_double_eq_tol(
+				x->memory.total - y->memory.total, less * 8, 1);
+			ck_assert_double_eq(x[last].memory.total -
+						    y[last].memory.total,
+					    x->memory.total - y->memory.total);
+			if (stages == 1) {
+				ck_assert_double_eq_tol(
+					x->sync_bytes - y->sync_bytes,
+					pipelines > 1 ? 2 * matrix : 0, 1);
+			} else {
+				ck_assert_double_eq_tol(y->sync_bytes -
+								x->sync_bytes,
+							2 * matrix, 1);
+				ck_assert_double_gt(y->sync, x->sync);
+				ck_assert_double_gt(y[last].sync, x[last].sync);
+				ck_assert_double_gt(b.step, a.step);
+			}
+			if (stages == 3)
+				ck_assert_double_eq(y[1].sync, x[1].sync);
+			cost_free(&a);
+			cost_free(&b);
+		}
+	}
+	job_close(&j[0]);
+	job_close(&j[1]);
+}
+END_TEST
+
 /* ---- measured runs (tests/planner/sailor) ---- */
 
 struct rows {
@@ -361,6 +439,7 @@ int main(void)
 	tcase_add_test(t, a_micro_batch_ahead_hides_messages);
 	tcase_add_test(t, memory_is_what_the_closed_form_says);
 	tcase_add_test(t, check_names_the_place_and_the_value);
+	tcase_add_test(t, a_shared_matrix_is_held_once_and_summed);
 	tcase_add_test(t, runs_on_grace_hopper_are_predicted);
 	tcase_add_test(t, runs_without_stages_on_unlike_devices_are_predicted);
 	tcase_add_test(t, runs_with_stages_on_unlike_devices_are_predicted);

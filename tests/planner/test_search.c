@@ -289,6 +289,57 @@ START_TEST(layers_are_split_as_well_as_can_be)
 }
 END_TEST
 
+/* As many nodes as `used`, each of a type of its own; `types` described. */
+static void catalogue(struct job *j, int types, int used)
+{
+	char cluster[4096], *at = cluster, *end = cluster + sizeof(cluster);
+
+	at += snprintf(at, (size_t)(end - at), "{\"nodes\": [");
+	for (int i = 0; i < used; i++)
+		at += snprintf(at, (size_t)(end - at),
+			       "%s{\"ranks\": 2, \"gbit_per_s\": 50, "
+			       "\"inside_gbit_per_s\": 400, \"device\": "
+			       "\"t%d\"}",
+			       i ? ", " : "", types - 1 - i);
+	at += snprintf(at, (size_t)(end - at), "], \"devices\": {");
+	for (int i = 0; i < types; i++)
+		at += snprintf(at, (size_t)(end - at),
+			       "%s\"t%d\": {\"tflops\": %d, \"memory_gib\": "
+			       "24}",
+			       i ? ", " : "", i, 100 + i);
+	snprintf(at, (size_t)(end - at), "}}");
+	desk_job(j, cluster,
+		 "{\"num_hidden_layers\": 12, \"hidden_size\": 1024, "
+		 "\"num_attention_heads\": 16, \"vocab_size\": 32000}",
+		 1024, 64);
+}
+
+/* However many types are described, and however many of them there are. */
+START_TEST(a_catalogue_of_devices_is_as_long_as_it_likes)
+{
+	for (int types = 7; types <= 20; types++) {
+		struct search s = {.overlap = PLAN_OVERLAP_P2P,
+				   .rounds = 1,
+				   .seed = 1,
+				   .jobs = 1};
+		struct search_found f;
+		struct job j;
+		int used = types & 1 ? types : 2;
+
+		catalogue(&j, types, used);
+		ck_assert_int_eq(j.fleet.types, used);
+		/* The first node has the last type of the file. */
+		ck_assert_int_eq(atoi(fleet_type(&j.fleet, 0)->name + 1),
+				 types - 1);
+		s.job = &j;
+		s.space = SEARCH_DEVICE;
+		ck_assert(search_run(&s, &f));
+		search_free(&f);
+		job_close(&j);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: search");
@@ -299,6 +350,10 @@ int main(void)
 	tcase_add_test(t, threads_do_not_change_the_plan);
 	tcase_add_test(t, check_accepts_what_search_finds);
 	tcase_add_test(t, layers_are_split_as_well_as_can_be);
+	suite_add_tcase(s, t);
+	t = tcase_create("limits");
+	tcase_set_timeout(t, 300);
+	tcase_add_test(t, a_catalogue_of_devices_is_as_long_as_it_likes);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }

@@ -143,6 +143,14 @@ class _Reader:
             tuple(stages), self.number(table, "micro_batch", where, 1),
             self.number(table, "micro_batches", where, 1))
 
+    def weight(self, table, where, part):
+        # It follows from the micro-batches; another would be another mean.
+        weight, path = self.get(table, "weight", where, part)
+        if (type(weight) not in (int, float)
+                or not abs(weight - part) <= 1e-3):
+            self.fail(path, weight, f"{part:.4g}, its part of the global"
+                      " batch, or none")
+
     def plan(self, table):
         items, path = self.items(table, "pipelines", "")
         pipelines, used = [], {}
@@ -167,6 +175,8 @@ class _Reader:
         if batch != whole:
             self.fail("global_batch", batch, f"{whole}, the micro_batch times"
                       " micro_batches of all pipelines")
+        for i, (item, pipeline) in enumerate(zip(items, pipelines)):
+            self.weight(item, f"{path}[{i}]", pipeline.sequences / batch)
         return Plan(
             tuple(pipelines), schedule, batch,
             self.number(table, "sequence", "", 1),
