@@ -373,6 +373,57 @@ def a_rank_does_not_come():
     assert any("rank 1" in every[i].value[1] for i in (0, 2)), every[0].value
 
 
+def _lives(_, rank, n, port, death, late):
+    """One life of a job whose store outlives it, as under torchrun."""
+    store = dist.PrefixStore("job", dist.TCPStore(
+        "127.0.0.1", port, None, False, wait_for_workers=False))
+    if rank == late:
+        if death == "before all came":
+            time.sleep(0.3)  # the others wait for it by then
+            os.kill(os.getppid(), signal.SIGUSR2)
+            time.sleep(BOUND_S)
+        time.sleep(0.3)
+    began = time.monotonic()
+    begin(store, rank, n)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=BOUND_S))
+    half = dist.new_group([0, 1])
+    if rank < 2:
+        dist.all_reduce(tensor, group=half)
+    if death == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tensor.item(), time.monotonic() - began
+
+
+@case
+def a_job_begins_anew_over_the_same_store():
+    """Whoever comes last, whoever was there before, and however that ended."""
+    server = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+
+    def kill(every):
+        signal.sigtimedwait([signal.SIGUSR2], BOUND_S)
+        for rank in every:
+            os.kill(rank.pid, signal.SIGKILL)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+    try:
+        for n, death, late in ((4, "killed", 3), (3, "before all came", 2),
+                               (3, "", 0), (3, "killed", 1), (2, "", 0)):
+            every = ranks.run(
+                n, _lives, server.port, death, late, seconds=60,
+                during=kill if death == "before all came" else None)
+            if death:
+                assert [rank.status for rank in every] == [
+                    -signal.SIGKILL] * n, every[0].text
+                continue
+            for rank, value in enumerate(ranks.values(every)):
+                assert value[0] == (2 * n if rank < 2 else n), value
+                assert value[1] < BOUND_S, value
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
+
+
 def _short_timeout(store, rank, n):
     begin(store, rank, n)
     group = dist.group.WORLD

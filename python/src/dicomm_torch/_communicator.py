@@ -3,7 +3,6 @@
 
 import atexit
 import ctypes
-import datetime
 import itertools
 import logging
 import math
@@ -18,6 +17,7 @@ import torch.distributed as dist
 
 from . import _completion
 from . import _library as lib
+from ._meeting import Meeting
 
 _log = logging.getLogger("dicomm_torch")
 _call = lib.library
@@ -31,46 +31,6 @@ CALLBACKS_S = 1.0
 # Kinds of devices of the library and what torch calls their tensors.
 TORCH_KINDS = {"host": "cpu", "opencl": "cpu", "cuda": "cuda", "hip": "cuda",
                "ze": "xpu"}
-
-
-def _meet(store, rank, size, timeout, name):
-    """The gathering that the library asks for at init, by a store of c10d.
-
-    Returns the function for config.bootstrap and a list that will hold the
-    exception, if it fails. Names the ranks that do not come.
-    """
-    failure = []
-    limit_s = timeout.total_seconds()
-
-    def wait_for(key, rank_of_key, end):
-        left = max(0.001, end - time.monotonic())
-        try:
-            store.wait([key], datetime.timedelta(seconds=left))
-        except Exception as error:
-            raise lib.DistTimeoutError(
-                f"dicomm: group {name}: Timed out: timeout after"
-                f" {limit_s * 1000:g}ms: rank {rank_of_key} did not come"
-                f" ({error})") from None
-        return store.get(key)
-
-    def gather(mine, everyone, length, _):
-        try:
-            end = time.monotonic() + limit_s
-            store.set(f"dicomm/{rank}", ctypes.string_at(mine, length).hex())
-            if rank == 0:
-                parts = [wait_for(f"dicomm/{other}", other, end)
-                         for other in range(size)]
-                store.set("dicomm/all", b"".join(parts))
-            text = wait_for("dicomm/all", 0, end)
-            ctypes.memmove(everyone, bytes.fromhex(text.decode()),
-                           length * size)
-            return lib.SUCCESS
-        except BaseException as error:
-            failure.append(error)
-            return lib.TIMEOUT if isinstance(
-                error, lib.DistTimeoutError) else lib.REMOTE
-
-    return lib.ALLGATHER(gather), failure
 
 
 def _milliseconds(timeout):
@@ -98,19 +58,21 @@ class Communicator:
 
     handle = None
     not_yet = None  # why there is no handle, if none was used
+    store = None  # keys that nobody used before, if it was made by a store
 
     def __init__(self, store, rank, size, timeout, name, device=None):
         config = self._config(timeout, name, device)
-        meeting, failure = _meet(store, rank, size, timeout, name)
-        config.bootstrap_allgather = meeting
+        meeting = Meeting(store, rank, size, timeout, name)
+        config.bootstrap_allgather = lib.ALLGATHER(meeting.gather)
         handle = ctypes.c_void_p()
         result = _call.dicomm_comm_init_rank_config(
             ctypes.byref(handle), size, lib.UniqueId(), rank,
             ctypes.byref(config))
-        if failure:
-            raise failure[0]
+        if meeting.failure:
+            raise meeting.failure
         lib.check(result, None, f"init of group {name}")
         self._begin(handle.value, rank, size, timeout, name)
+        self.store = meeting.store()
 
     @classmethod
     def at(cls, meeting, rank, size, timeout, name, device=None):

@@ -83,7 +83,7 @@ class Operations:
 
     def _begin(self, communicator, store):
         self._communicator = communicator
-        self._store = store
+        self._store = communicator.store or store
         self._sequence = 0
         self._barriers = 0
         self._batches = {}  # calls that a thread coalesces
