@@ -59,6 +59,15 @@ def with_ddp(rank):
         yield
 
 
+def with_a_hook(rank):
+    """One of C++, which wants futures of C++."""
+    model = DistributedDataParallel(nn.Linear(64, 64))
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    while True:
+        model(torch.ones(4, 64)).sum().backward()
+        yield
+
+
 WAYS = (bare, asynchronous, with_ddp)
 
 
@@ -108,7 +117,7 @@ def _killed(store, rank, n, way):
 
 @case
 def a_rank_is_killed():
-    for way in WAYS:
+    for way in (*WAYS, with_a_hook):
         every = ranks.run(3, _killed, way, seconds=60)
         assert every[1].status == -signal.SIGKILL
         for rank in every[0], every[2]:
