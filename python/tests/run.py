@@ -14,6 +14,7 @@ import warnings
 warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402, F401  DDP does, a second in each rank
 import torch.distributed  # noqa: E402, F401
 import torch.utils.data  # noqa: E402, F401
 
