@@ -106,6 +106,8 @@ class Communicator:
         self.timeout = timeout
         self.lock = threading.RLock()
         self.in_flight = set()
+        self.sequence = 0  # operations so far
+        self.batches = {}  # calls that a thread coalesces
         self.windows = itertools.count()  # numbers, alike on all ranks
         # Tensors that peers put into. A window that was dropped has not ended.
         self.window_tensors = {}
