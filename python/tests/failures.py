@@ -558,20 +558,24 @@ def a_time_out_that_was_made_longer():
     ranks.values(ranks.run(2, _longer_timeout, seconds=60))
 
 
-def _ends_without_destroy(store, rank, n):
+def _ends_without_destroy(store, rank, n, left):
     begin(store, rank, n)
-    tensor = torch.ones(10)
+    tensor = torch.ones(100000)
     for _ in range(5):
         dist.all_reduce(tensor)
     dist.barrier()
     if rank == 1:
-        time.sleep(0.3)
+        time.sleep(0.2)
+    global _kept
+    _kept = [dist.all_reduce(tensor.clone(), async_op=True)
+             for _ in range(left)]
 
 
 @case
 def an_end_without_destroy_is_quiet():
-    for _ in range(3):
-        for rank in ranks.run(2, _ends_without_destroy, seconds=60):
+    """Also with collectives under way, which nobody waits for."""
+    for left in 0, 1, 20:
+        for rank in ranks.run(2, _ends_without_destroy, left, seconds=60):
             assert rank.status == 0 and rank.text == "", rank.text
 
 

@@ -25,6 +25,8 @@ _alive = weakref.WeakSet()  # communicators that are to be ended at exit
 
 # How long the end of a group waits for what is still under way.
 GRACE_S = 10.0
+# How long the end of the process waits for collectives that are under way
+LEAVE_S = 0.5
 # How long the end of the process waits for callbacks of what has failed by then
 CALLBACKS_S = 1.0
 
@@ -241,12 +243,24 @@ class Communicator:
             self.window_tensors.clear()
 
 
+def _ends_soon(communicator, limit_s):
+    """Does what is under way end by itself? A message may never be taken, and
+    to wait for it would be to wait for the peer to leave."""
+    waiting = [operation for operation in list(communicator.in_flight)
+               if not operation.poll()]
+    if any(operation.title in ("send", "recv") for operation in waiting):
+        return False
+    return _completion.wait_all(waiting, limit_s)
+
+
 def _end_all():
     """At exit: take leave of the peers, so that they hear of it in good order
-    and not as a death. What is under way then is aborted."""
+    and not as a death. What is under way then ends soon, or is aborted."""
+    end = time.monotonic() + LEAVE_S
     for communicator in list(_alive):
         try:
-            if communicator.in_flight:
+            left = max(0.001, end - time.monotonic())
+            if not _ends_soon(communicator, left):
                 communicator.abort()
             communicator.close()
         except Exception:
