@@ -305,6 +305,10 @@ def _unlike(store, rank, n, what):
                 dist.all_reduce(torch.ones(3))
         elif what == "lengths":
             dist.all_reduce(torch.ones(3 + rank))
+        elif what == "lists":
+            tensor = torch.ones(3 + rank)
+            dist.all_gather([torch.empty_like(tensor) for _ in range(n)],
+                            tensor)
         elif what == "types":
             dist.all_reduce(torch.ones(4).to(
                 torch.float64 if rank == 1 else torch.float32))
@@ -329,7 +333,7 @@ def _unlike(store, rank, n, what):
 
 @case
 def ranks_call_unlike_operations():
-    for what in ("operations", "lengths", "types", "messages",
+    for what in ("operations", "lengths", "lists", "types", "messages",
                  "messages with a tag"):
         every = ranks.run(2, _unlike, what, seconds=60)
         for rank in every:
