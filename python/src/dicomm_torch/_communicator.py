@@ -110,6 +110,7 @@ class Communicator:
         self.in_flight = set()
         self.sequence = 0  # operations so far
         self.batches = {}  # calls that a thread coalesces
+        self.latest_puts = {}  # operations into windows, by target
         self.windows = itertools.count()  # numbers, alike on all ranks
         # Tensors that peers put into. A window that was dropped has not ended.
         self.window_tensors = {}
