@@ -110,7 +110,7 @@ def ddp_with_unused_parameters():
         model, find_unused_parameters=True, gradient_as_bucket_view=True))
 
 
-@client(2)
+@client(2, 4)
 def ddp_with_hooks():
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
@@ -124,10 +124,16 @@ def ddp_with_hooks():
     model.register_comm_hook(
         powerSGD_hook.PowerSGDState(None, 1, start_powerSGD_iter=2),
         powerSGD_hook.powerSGD_hook)
-    return losses + train(model)
+    losses += train(model)
+    for name in "ALLREDUCE", "FP16_COMPRESS":  # of C++
+        model = DistributedDataParallel(Model(), bucket_cap_mb=0.05)
+        model._register_builtin_comm_hook(getattr(
+            dist.BuiltinCommHookType, name))
+        losses += train(model, 3)
+    return losses
 
 
-@client(2)
+@client(2, 4)
 def ddp_with_join_and_zero_redundancy():
     from torch.distributed.algorithms.join import Join
     from torch.distributed.optim import ZeroRedundancyOptimizer

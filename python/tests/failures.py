@@ -59,6 +59,15 @@ def with_ddp(rank):
         yield
 
 
+def with_a_hook(rank):
+    """One of C++, which wants futures of C++."""
+    model = DistributedDataParallel(nn.Linear(64, 64))
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    while True:
+        model(torch.ones(4, 64)).sum().backward()
+        yield
+
+
 WAYS = (bare, asynchronous, with_ddp)
 
 
@@ -108,7 +117,7 @@ def _killed(store, rank, n, way):
 
 @case
 def a_rank_is_killed():
-    for way in WAYS:
+    for way in (*WAYS, with_a_hook):
         every = ranks.run(3, _killed, way, seconds=60)
         assert every[1].status == -signal.SIGKILL
         for rank in every[0], every[2]:
@@ -296,6 +305,10 @@ def _unlike(store, rank, n, what):
                 dist.all_reduce(torch.ones(3))
         elif what == "lengths":
             dist.all_reduce(torch.ones(3 + rank))
+        elif what == "lists":
+            tensor = torch.ones(3 + rank)
+            dist.all_gather([torch.empty_like(tensor) for _ in range(n)],
+                            tensor)
         elif what == "types":
             dist.all_reduce(torch.ones(4).to(
                 torch.float64 if rank == 1 else torch.float32))
@@ -320,7 +333,7 @@ def _unlike(store, rank, n, what):
 
 @case
 def ranks_call_unlike_operations():
-    for what in ("operations", "lengths", "types", "messages",
+    for what in ("operations", "lengths", "lists", "types", "messages",
                  "messages with a tag"):
         every = ranks.run(2, _unlike, what, seconds=60)
         for rank in every:
@@ -371,6 +384,57 @@ def a_rank_does_not_come():
         expect(rank, ERRORS + ("DistStoreError",), ["rank 1", "rank 0",
                                                     "imed out"])
     assert any("rank 1" in every[i].value[1] for i in (0, 2)), every[0].value
+
+
+def _lives(_, rank, n, port, death, late):
+    """One life of a job whose store outlives it, as under torchrun."""
+    store = dist.PrefixStore("job", dist.TCPStore(
+        "127.0.0.1", port, None, False, wait_for_workers=False))
+    if rank == late:
+        if death == "before all came":
+            time.sleep(0.3)  # the others wait for it by then
+            os.kill(os.getppid(), signal.SIGUSR2)
+            time.sleep(BOUND_S)
+        time.sleep(0.3)
+    began = time.monotonic()
+    begin(store, rank, n)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=BOUND_S))
+    half = dist.new_group([0, 1])
+    if rank < 2:
+        dist.all_reduce(tensor, group=half)
+    if death == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tensor.item(), time.monotonic() - began
+
+
+@case
+def a_job_begins_anew_over_the_same_store():
+    """Whoever comes last, whoever was there before, and however that ended."""
+    server = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+
+    def kill(every):
+        signal.sigtimedwait([signal.SIGUSR2], BOUND_S)
+        for rank in every:
+            os.kill(rank.pid, signal.SIGKILL)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+    try:
+        for n, death, late in ((4, "killed", 3), (3, "before all came", 2),
+                               (3, "", 0), (3, "killed", 1), (2, "", 0)):
+            every = ranks.run(
+                n, _lives, server.port, death, late, seconds=60,
+                during=kill if death == "before all came" else None)
+            if death:
+                assert [rank.status for rank in every] == [
+                    -signal.SIGKILL] * n, every[0].text
+                continue
+            for rank, value in enumerate(ranks.values(every)):
+                assert value[0] == (2 * n if rank < 2 else n), value
+                assert value[1] < BOUND_S, value
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
 
 
 def _short_timeout(store, rank, n):
@@ -498,20 +562,24 @@ def a_time_out_that_was_made_longer():
     ranks.values(ranks.run(2, _longer_timeout, seconds=60))
 
 
-def _ends_without_destroy(store, rank, n):
+def _ends_without_destroy(store, rank, n, left):
     begin(store, rank, n)
-    tensor = torch.ones(10)
+    tensor = torch.ones(100000)
     for _ in range(5):
         dist.all_reduce(tensor)
     dist.barrier()
     if rank == 1:
-        time.sleep(0.3)
+        time.sleep(0.2)
+    global _kept
+    _kept = [dist.all_reduce(tensor.clone(), async_op=True)
+             for _ in range(left)]
 
 
 @case
 def an_end_without_destroy_is_quiet():
-    for _ in range(3):
-        for rank in ranks.run(2, _ends_without_destroy, seconds=60):
+    """Also with collectives under way, which nobody waits for."""
+    for left in 0, 1, 20:
+        for rank in ranks.run(2, _ends_without_destroy, left, seconds=60):
             assert rank.status == 0 and rank.text == "", rank.text
 
 

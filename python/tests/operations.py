@@ -761,6 +761,96 @@ def a_split(rank, n):
     dist.destroy_process_group(group)
 
 
+def _works_of_some(rank, n):
+    """Some operations, and their works."""
+    tensor, all_of_it = torch.ones(3), torch.empty(3 * n)
+    works = [dist.all_reduce(tensor, async_op=True)]
+    works[0].wait()
+    dist.all_gather_into_tensor(all_of_it, tensor)
+    works += dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, torch.ones(2), (rank + 1) % n),
+         dist.P2POp(dist.irecv, torch.empty(2), (rank - 1) % n)])
+    dist.barrier()
+    for work in works:
+        work.wait()
+    assert (all_of_it == n).all()
+    return works
+
+
+SOME = ["c10d.allreduce_", "c10d._allgather_base_", "c10d.send",
+        "c10d.recv_", "c10d.barrier"]
+
+
+def _has_dispatcher():
+    from dicomm_torch._group import HAS_BACKEND
+
+    return HAS_BACKEND
+
+
+@case
+def the_dispatcher_sees_operations_if_somebody_looks(rank, n):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    if not _has_dispatcher():
+        return
+    seen = []
+
+    class Look(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function).removesuffix(".default"))
+            return function(*args, **kwargs or {})
+
+    with Look():
+        works = _works_of_some(rank, n)
+        try:
+            dist.broadcast(torch.ones(1), n)
+        except ValueError:
+            pass
+    assert [name for name in seen if name in SOME] == SOME, seen
+    assert all(work.is_completed() for work in works)
+    with torch.autograd.profiler.profile(record_shapes=True) as profile:
+        _works_of_some(rank, n)
+    names = {event.key for event in profile.key_averages()}
+    assert {name.replace(".", "::") for name in SOME} <= names, names
+    shapes = {event.key: event.input_shapes for event in
+              profile.key_averages(group_by_input_shape=True)}
+    assert shapes["dicomm:all_reduce"] == [[3]], shapes
+
+
+@case
+def the_dispatcher_takes_tensors_that_are_not_there(rank, n):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    if not _has_dispatcher():
+        return
+    mode = FakeTensorMode()
+    before = dist.group.WORLD._get_sequence_number_for_group()
+    with mode:
+        dist.all_gather_into_tensor(torch.empty(3 * n), torch.ones(3))
+    dist.all_reduce(mode.from_tensor(torch.ones(3)))  # and by itself
+    assert dist.group.WORLD._get_sequence_number_for_group() == before
+
+
+@case
+def hooks_of_a_group_see_operations(rank, n):
+    """The flight recorder's is one of them."""
+    import pickle
+
+    if not _has_dispatcher():
+        return
+    group = dist.new_group()
+    seen = []
+    group.register_pre_hook(7, lambda about: seen.append(about.name))
+    for _ in range(2):
+        dist.all_reduce(torch.ones(3), group=group)
+    assert len(seen) == 2, seen
+    recorded = pickle.loads(torch._C._distributed_c10d._dump_fr_trace(
+        backend="dicomm"))["entries"]
+    assert [entry["input_sizes"] for entry in recorded[-2:]] == [[[3]]] * 2
+    group.unregister_pre_hook(7)
+    dist.destroy_process_group(group)
+
+
 @case
 def functional_collectives(rank, n):
     import torch.distributed._functional_collectives as functional

@@ -7,6 +7,7 @@ Prints a line for each case and, last, how many passed. The status is 0 if all
 did. LIBDICOMM_FILE says which libdicomm is tested.
 """
 
+import os
 import sys
 import time
 import warnings
@@ -14,6 +15,7 @@ import warnings
 warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402, F401  DDP does, a second in each rank
 import torch.distributed  # noqa: E402, F401
 import torch.utils.data  # noqa: E402, F401
 
@@ -42,6 +44,10 @@ def operations():
     import operations
 
     for n in (2, 4):
+        # Two ranks by torch's dispatcher, as if somebody looked, four without.
+        os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
+        if n == 4:
+            del os.environ["TORCH_FR_BUFFER_SIZE"]
         try:
             every = ranks.values(ranks.run(n, operations.run, seconds=300))
         except AssertionError as error:

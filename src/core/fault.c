@@ -44,6 +44,15 @@ static void keep_cause(struct dicomm_comm *comm, dicomm_result_t status,
  */
 enum logged { NEW, LOGGED };
 
+/* No operation fails that anybody waits for: the program itself aborted, or it
+ * is ending the communicator when it hears that another rank aborted or died.
+ */
+static bool is_harmless(struct dicomm_comm *comm, dicomm_result_t status)
+{
+	return status == DICOMM_ERR_ABORTED ||
+	       (status == DICOMM_ERR_REMOTE && atomic_load(&comm->ending));
+}
+
 static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 		    int culprit, bool tell, enum logged logged,
 		    const char *text)
@@ -53,7 +62,9 @@ static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 	bool names_own = !strncmp(text, own, n) && strchr(": ", text[n]);
 
 	comm_listen(comm);
-	if (logged == NEW && names_own)
+	if (logged == NEW && is_harmless(comm, status))
+		log_info("%s %s: %s", comm->name, own, text);
+	else if (logged == NEW && names_own)
 		log_error("%s %s", comm->name, text);
 	else if (logged == NEW)
 		log_error("%s %s: %s", comm->name, own, text);

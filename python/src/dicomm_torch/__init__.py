@@ -11,7 +11,7 @@ import types as _types_of_python
 
 import torch.distributed as dist
 
-from . import _communicator, _completion, _group, _operations, _types
+from . import _communicator, _completion, _group, _operations, _types, _watched
 from . import _library as _lib
 from ._explain import explain
 from ._group import DEVICES, create
@@ -56,7 +56,7 @@ def _keep_out_of_graphs():
                     mark(constant, strategy)
 
     for module in (_communicator, _completion, _group, _operations, _types,
-                   _lib):
+                   _watched, _lib):
         for value in vars(module).values():
             if getattr(value, "__module__", None) != module.__name__:
                 continue

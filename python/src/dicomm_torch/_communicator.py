@@ -3,7 +3,6 @@
 
 import atexit
 import ctypes
-import datetime
 import itertools
 import logging
 import math
@@ -18,6 +17,7 @@ import torch.distributed as dist
 
 from . import _completion
 from . import _library as lib
+from ._meeting import Meeting
 
 _log = logging.getLogger("dicomm_torch")
 _call = lib.library
@@ -25,52 +25,14 @@ _alive = weakref.WeakSet()  # communicators that are to be ended at exit
 
 # How long the end of a group waits for what is still under way.
 GRACE_S = 10.0
+# How long the end of the process waits for collectives that are under way
+LEAVE_S = 0.5
 # How long the end of the process waits for callbacks of what has failed by then
 CALLBACKS_S = 1.0
 
 # Kinds of devices of the library and what torch calls their tensors.
 TORCH_KINDS = {"host": "cpu", "opencl": "cpu", "cuda": "cuda", "hip": "cuda",
                "ze": "xpu"}
-
-
-def _meet(store, rank, size, timeout, name):
-    """The gathering that the library asks for at init, by a store of c10d.
-
-    Returns the function for config.bootstrap and a list that will hold the
-    exception, if it fails. Names the ranks that do not come.
-    """
-    failure = []
-    limit_s = timeout.total_seconds()
-
-    def wait_for(key, rank_of_key, end):
-        left = max(0.001, end - time.monotonic())
-        try:
-            store.wait([key], datetime.timedelta(seconds=left))
-        except Exception as error:
-            raise lib.DistTimeoutError(
-                f"dicomm: group {name}: Timed out: timeout after"
-                f" {limit_s * 1000:g}ms: rank {rank_of_key} did not come"
-                f" ({error})") from None
-        return store.get(key)
-
-    def gather(mine, everyone, length, _):
-        try:
-            end = time.monotonic() + limit_s
-            store.set(f"dicomm/{rank}", ctypes.string_at(mine, length).hex())
-            if rank == 0:
-                parts = [wait_for(f"dicomm/{other}", other, end)
-                         for other in range(size)]
-                store.set("dicomm/all", b"".join(parts))
-            text = wait_for("dicomm/all", 0, end)
-            ctypes.memmove(everyone, bytes.fromhex(text.decode()),
-                           length * size)
-            return lib.SUCCESS
-        except BaseException as error:
-            failure.append(error)
-            return lib.TIMEOUT if isinstance(
-                error, lib.DistTimeoutError) else lib.REMOTE
-
-    return lib.ALLGATHER(gather), failure
 
 
 def _milliseconds(timeout):
@@ -98,19 +60,21 @@ class Communicator:
 
     handle = None
     not_yet = None  # why there is no handle, if none was used
+    store = None  # keys that nobody used before, if it was made by a store
 
     def __init__(self, store, rank, size, timeout, name, device=None):
         config = self._config(timeout, name, device)
-        meeting, failure = _meet(store, rank, size, timeout, name)
-        config.bootstrap_allgather = meeting
+        meeting = Meeting(store, rank, size, timeout, name)
+        config.bootstrap_allgather = lib.ALLGATHER(meeting.gather)
         handle = ctypes.c_void_p()
         result = _call.dicomm_comm_init_rank_config(
             ctypes.byref(handle), size, lib.UniqueId(), rank,
             ctypes.byref(config))
-        if failure:
-            raise failure[0]
+        if meeting.failure:
+            raise meeting.failure
         lib.check(result, None, f"init of group {name}")
         self._begin(handle.value, rank, size, timeout, name)
+        self.store = meeting.store()
 
     @classmethod
     def at(cls, meeting, rank, size, timeout, name, device=None):
@@ -144,6 +108,9 @@ class Communicator:
         self.timeout = timeout
         self.lock = threading.RLock()
         self.in_flight = set()
+        self.sequence = 0  # operations so far
+        self.batches = {}  # calls that a thread coalesces
+        self.latest_puts = {}  # operations into windows, by target
         self.windows = itertools.count()  # numbers, alike on all ranks
         # Tensors that peers put into. A window that was dropped has not ended.
         self.window_tensors = {}
@@ -277,12 +244,24 @@ class Communicator:
             self.window_tensors.clear()
 
 
+def _ends_soon(communicator, limit_s):
+    """Does what is under way end by itself? A message may never be taken, and
+    to wait for it would be to wait for the peer to leave."""
+    waiting = [operation for operation in list(communicator.in_flight)
+               if not operation.poll()]
+    if any(operation.title in ("send", "recv") for operation in waiting):
+        return False
+    return _completion.wait_all(waiting, limit_s)
+
+
 def _end_all():
     """At exit: take leave of the peers, so that they hear of it in good order
-    and not as a death. What is under way then is aborted."""
+    and not as a death. What is under way then ends soon, or is aborted."""
+    end = time.monotonic() + LEAVE_S
     for communicator in list(_alive):
         try:
-            if communicator.in_flight:
+            left = max(0.001, end - time.monotonic())
+            if not _ends_soon(communicator, left):
                 communicator.abort()
             communicator.close()
         except Exception:

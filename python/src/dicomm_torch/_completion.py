@@ -21,6 +21,7 @@ for their events, where a future, or a wait with a time-out, needs that.
 import itertools
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -188,6 +189,42 @@ class _Promise:
             self._first.set_result(None)
         except Exception:
             _log.exception("dicomm_torch: a future could not be completed")
+
+
+def _typed(future, outputs):
+    """A future of outputs that ends as future does, and holds a list of tensors
+    for C++, where one that Python made holds an object of Python. That is not
+    what DDP's hook FP16_COMPRESS, which is in C++, can take.
+
+    Python has no other way to such a future than a function of TorchScript that
+    waits; no thread is held by that."""
+    global _relay
+    if _relay is None:
+        unit = torch._C.CompilationUnit()
+        unit.define(_RELAY, {"torch": torch}.get)
+        _relay = unit.find_function("relay")
+    return _relay(future, outputs)
+
+
+_relay = None
+_RELAY = """
+def outputs_at(end: Future[int], outputs: List[Tensor]) -> List[Tensor]:
+    torch.jit._wait(end)
+    return outputs
+
+def relay(end: Future[int], outputs: List[Tensor]):
+    return torch.jit._fork(outputs_at, end, outputs)
+"""
+
+
+def _called_by_python(name):
+    """Is the method of this name, which calls this, called by Python? Then the
+    code that calls it has the name; what has called the C++ that calls it, such
+    as the backward pass, has not."""
+    try:
+        return name in sys._getframe(2).f_code.co_names
+    except ValueError:  # there is none, in a thread of C++
+        return False
 
 
 class Patience:
@@ -488,7 +525,13 @@ class Work(dist._Work):
         return self._operation.outputs
 
     def get_future(self):
-        return self._operation.future(self._operation.communicator.devices)
+        operation = self._operation
+        future = operation.future(operation.communicator.devices)
+        if (len(operation.outputs) == 1
+                and operation.outputs[0].dtype is torch.float16
+                and not _called_by_python("get_future")):
+            return _typed(future, operation.outputs)
+        return future
 
     def get_future_result(self):
         """A future of dist._WorkResult, for those who only want to know."""

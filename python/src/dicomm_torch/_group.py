@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as C10dBackend
 from torch._C._distributed_c10d import ProcessGroup as C10dGroup
 
+from . import _watched
 from ._communicator import Communicator
 from ._operations import Operations
 from ._reconfigure import Reconfigurable, unconfigured
@@ -39,6 +40,13 @@ def _has_backend():
 HAS_BACKEND = _has_backend()
 
 
+def _is_there(kind):
+    """Does this machine have devices of a kind? torch's hooks take a group for
+    one of any device that it has a Backend for, and ask that for its stream."""
+    module = getattr(torch, kind, None)
+    return kind == "cpu" or (module is not None and module.is_available())
+
+
 def _asked_for():
     """Which backend serves which kind of device of the group that torch is
     making now: {"cpu": "dicomm", "cuda": "nccl"}. A creator is not told, and is
@@ -51,7 +59,7 @@ def _asked_for():
     return dict(config.get_device_backend_map()) if config else {}
 
 
-class DicommBackend(Operations, Windows, C10dBackend):
+class DicommBackend(_watched.Inner, Operations, Windows, C10dBackend):
     """A Backend over a communicator."""
 
     def __init__(self, communicator, store, timeout, options=None):
@@ -159,6 +167,7 @@ class DicommGroup(
         self._begin(communicator, store)
         self._options = options
         self._devices = devices
+        self._is_hooked = _watched.is_hooked()
         if HAS_BACKEND:
             self._set_backend(C10dGroup.BackendType.CUSTOM, timeout)
 
@@ -166,6 +175,8 @@ class DicommGroup(
         backend = DicommBackend(
             self._communicator, self._store, timeout, self._options)
         for device in self._devices:
+            if self._devices is DEVICES and not _is_there(device):
+                continue  # one that nobody named
             self._register_backend(torch.device(device), kind, backend)
         self._set_default_backend(kind)
         self._kind = kind
@@ -212,6 +223,18 @@ class DicommGroup(
 
     splitGroup = split_group  # the name by which C++ asks
 
+    def register_pre_hook(self, number, hook):
+        super().register_pre_hook(number, hook)
+        self._is_hooked = True
+
+    def register_post_hook(self, number, hook):
+        super().register_post_hook(number, hook)
+        self._is_hooked = True
+
+
+if HAS_BACKEND:
+    _watched.let_look(DicommGroup, Operations, C10dGroup)
+
 
 def _device_of(bound, devices):
     """The name of the device of a communicator; None: the default."""
@@ -228,7 +251,9 @@ def create(options, backend_options=None):
     """The creator that torch calls for the backend "dicomm"."""
     asked = _asked_for()
     devices = tuple(kind for kind, name in asked.items()
-                    if str(name) == "dicomm") or DEVICES
+                    if str(name) == "dicomm")
+    if not devices or set(devices) == set(DEVICES):
+        devices = DEVICES
     outer = getattr(options, "process_group", None)
     device = _device_of(getattr(outer, "bound_device_id", None), devices)
     timeout = options.timeout

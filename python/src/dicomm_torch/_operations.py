@@ -13,12 +13,13 @@ import time
 import torch
 import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
+from torch._C._profiler import _RecordFunctionFast
 from torch.autograd import _profiler_enabled
-from torch.autograd.profiler import record_function
 
 from . import _completion
 from . import _library as lib
 from ._types import moved, reduction
+from ._watched import Subclass, is_subclass
 
 _call = lib.library
 _NO_TIMEOUT = datetime.timedelta(milliseconds=-1)
@@ -83,16 +84,18 @@ class Operations:
 
     def _begin(self, communicator, store):
         self._communicator = communicator
-        self._store = store
-        self._sequence = 0
+        self._store = communicator.store or store
         self._barriers = 0
-        self._batches = {}  # calls that a thread coalesces
+        self._batches = communicator.batches
 
     def _place(self, tensor, what):
         """Check that a tensor is where this rank's buffers are, or bring it
         there; returns (tensor, was it moved?)."""
         comm = self._communicator
         device = tensor.device
+        if type(tensor) is not torch.Tensor and is_subclass(tensor):
+            raise Subclass(f"dicomm {what}: a plain tensor is needed, not a"
+                           f" {type(tensor).__name__}")
         if device.type == comm.kind:
             if tensor.layout is not torch.strided:
                 raise ValueError(f"dicomm {what}: a dense tensor is needed,"
@@ -164,13 +167,16 @@ class Operations:
             batch.extend(calls)
             return _completion.done(self._communicator, "coalesced", [], 0)
         if _profiler_enabled():
-            with record_function("dicomm:" + (title or calls[0].title)):
+            tensors = [kept for call in calls for kept in call.keep
+                       if isinstance(kept, torch.Tensor)]
+            with _RecordFunctionFast(
+                    "dicomm:" + (title or calls[0].title), tensors):
                 return self._start(calls, options, title, may_block)
         return self._start(calls, options, title, may_block)
 
     def _start(self, calls, options, title, may_block):
         comm = self._communicator
-        self._sequence += 1
+        comm.sequence += 1
         first = calls[0]
         title = title or first.title
         asynchronous = getattr(options, "asyncOp", True)
@@ -189,7 +195,7 @@ class Operations:
             self._make(calls, None, title)
             for step in post:
                 step()
-            return _completion.done(comm, title, outputs, self._sequence)
+            return _completion.done(comm, title, outputs, comm.sequence)
         stream = _completion.streams.take()
         try:
             self._make(calls, stream, title)
@@ -199,7 +205,7 @@ class Operations:
             # What was begun may be on the stream: leave that to the library.
             _completion.streams.drop(stream)
             raise
-        work = _completion.Work(operation, self._sequence)
+        work = _completion.Work(operation, comm.sequence)
         if asynchronous:
             work.register()
         else:
@@ -224,7 +230,7 @@ class Operations:
             post = []
         operation = _completion.DeviceOperation(
             comm, None, title, keep, post, outputs, limit_s, event=event)
-        work = _completion.Work(operation, self._sequence)
+        work = _completion.Work(operation, comm.sequence)
         if asynchronous:
             work.register()
         else:
@@ -721,7 +727,8 @@ class Operations:
         calls = self._batches.pop(threading.get_ident(), [])
         if not calls:
             return _completion.done(
-                self._communicator, "coalesced", [], self._sequence)
+                self._communicator, "coalesced", [],
+                self._communicator.sequence)
         return self._run(calls, title="coalesced", may_block=False)
 
     # -- control ------------------------------------------------------------
@@ -809,7 +816,7 @@ class Operations:
         pass  # all ranks count from 0
 
     def _get_sequence_number_for_group(self):
-        return self._sequence
+        return self._communicator.sequence
 
     def _wait_for_pending_works(self):
         for operation in list(self._communicator.in_flight):

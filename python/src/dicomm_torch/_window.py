@@ -93,7 +93,7 @@ class Window:
                  source.numel() * multiple, kind, dst_rank, handle,
                  target_offset_nelems * tensor.element_size(), lib.NO_SIGNAL,
                  0, 0)
-        return self._run(call, async_op, opts)
+        return self._run(call, async_op, opts, dst_rank)
 
     def signal(self, peer_rank, async_op, opts=None):
         """Count a signal at a peer, behind all puts of this rank to it."""
@@ -101,7 +101,7 @@ class Window:
         self._check_rank(peer_rank, "signal")
         call = _Call("signal", [])
         call.set(_call.dicomm_signal, peer_rank, self._signal, self._context, 0)
-        return self._run(call, async_op, opts)
+        return self._run(call, async_op, opts, peer_rank)
 
     def wait_signal(self, peer_rank, async_op, opts=None):
         """Wait for one signal of a peer, and take it."""
@@ -142,10 +142,21 @@ class Window:
             raise ValueError(f"dicomm {what}: rank {rank} is no rank of a group"
                              f" of {size}")
 
-    def _run(self, call, async_op, opts):
+    def _run(self, call, async_op, opts, target=None):
+        """Make a call. target is the rank that it acts at, in the order of the
+        calls: as each has a stream for itself, it begins when the one before
+        it has left this rank. The library sees to that, whatever the peer does
+        meanwhile."""
         options = types.SimpleNamespace(
             asyncOp=async_op, timeout=getattr(opts, "timeout", None))
-        return self._group._run([call], options)
+        latest = self._group._communicator.latest_puts
+        before = latest.pop(target, None)
+        if before is not None:
+            before.join()
+        work = self._group._run([call], options)
+        if target is not None and async_op:
+            latest[target] = work._operation
+        return work
 
 
 class Windows:
