@@ -486,7 +486,7 @@ static struct {
 /* First he answers himself, and cannot prove anything. */
 static bool lie(void)
 {
-	uint8_t noise[HELLO_BYTES];
+	uint8_t noise[HELLO_BYTES > ANSWER_BYTES ? HELLO_BYTES : ANSWER_BYTES];
 	int fd = accept(between.listener, NULL, NULL);
 	bool done = fd >= 0 &&
 		    recv(fd, noise, HELLO_BYTES, MSG_WAITALL) == HELLO_BYTES;
