@@ -101,7 +101,8 @@ dicomm_result_t setup_agree(struct dicomm_comm *comm, enum setup_kind kind,
 			    const uint64_t *words, struct setup_part **parts)
 {
 	struct setup_part *all = calloc((size_t)comm->ranks, sizeof(*all));
-	struct setup_part mine = {.kind = kind, .status = refusal->status};
+	struct setup_part mine = {.kind = kind,
+				  .status = (int32_t)refusal->status};
 	dicomm_result_t status;
 	int first = 0;
 

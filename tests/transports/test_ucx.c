@@ -13,10 +13,10 @@
 #include "src/base/log.h"
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
+#include "tests/support/starved.h"
 #include "tests/transports/ranks.h"
 #ifdef HAVE_UCX
 #include "transports/ucx/load.h"
-#include "tests/support/starved.h"
 #endif
 
 extern char **environ;
