@@ -187,7 +187,9 @@ static void send_evil(dicomm_comm_t comm)
 	JOB_TRY(comm_peer(comm, 0, &peer));
 	if (evil->act == SUM)
 		send_sum(comm);
-	for (status = DICOMM_AGAIN; evil->act != SUM && status == DICOMM_AGAIN;
+	/* The thread that serves the window may be connecting meanwhile: a
+	 * message that is refused for that goes again. */
+	for (status = DICOMM_AGAIN; evil->act != SUM && status;
 	     job_sleep_ms(1)) {
 		JOB_CHECK(job_seconds() < end, "%s: no room", evil->name);
 		peer->transport->poll(peer->device);
@@ -259,6 +261,9 @@ static void one_after_the_other(struct job_rank *me)
 		JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &comm, NULL));
 		JOB_TRY(dicomm_comm_window_register(comm, memory, BYTES, &win,
 						    DICOMM_WINDOW_DEFAULT));
+		/* A rank that still registers serves others, too, and would
+		 * read it there. */
+		job_barrier();
 		if (me->rank == EVIL)
 			send_evil(comm);
 		else
