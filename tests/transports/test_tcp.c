@@ -480,7 +480,7 @@ static struct {
 	int listener;
 	struct tp_blob to;
 	uint8_t up[1 << 20], down[1 << 20];
-	size_t up_len, down_len;
+	_Atomic size_t up_len, down_len; /* recorded by the thread between */
 } between;
 
 /* First he answers himself, and cannot prove anything. */
@@ -499,7 +499,7 @@ static bool lie(void)
 }
 
 /* False: that direction has ended. */
-static bool relay(int from, int to, uint8_t *record, size_t *len)
+static bool relay(int from, int to, uint8_t *record, _Atomic size_t *len)
 {
 	ssize_t n = recv(from, record + *len, sizeof(between.up) - *len, 0);
 
@@ -562,7 +562,7 @@ static void read_later(struct rank *r, bool is_signed)
 {
 	uint8_t all[HELLO_BYTES + ANSWER_BYTES], secret[TCP_SEAL_KEY];
 
-	EXPECT(r, between.up_len > 20500, "%zu bytes", between.up_len);
+	EXPECT(r, between.up_len > 20500, "%zu bytes", (size_t)between.up_len);
 	memcpy(all, between.up, HELLO_BYTES);
 	memcpy(all + HELLO_BYTES, between.down, ANSWER_BYTES);
 	auth_prove(r->config.key, "dicomm signed wires", all, sizeof(all),

@@ -177,6 +177,20 @@ static void send_sum(dicomm_comm_t comm)
 	peer->transport = honest;
 }
 
+/* DICOMM_AGAIN: not sent yet. */
+static dicomm_result_t try_evil(struct peer *peer)
+{
+	dicomm_result_t status;
+
+	peer->transport->poll(peer->device);
+	status = comm_connect_out(peer, evil->class);
+	if (status == DICOMM_SUCCESS)
+		status = peer->transport->put(peer->tp, evil->class, 1,
+					      evil->signature, evil->kind, body,
+					      evil->len);
+	return status;
+}
+
 static void send_evil(dicomm_comm_t comm)
 {
 	struct peer *peer;
@@ -187,17 +201,15 @@ static void send_evil(dicomm_comm_t comm)
 	JOB_TRY(comm_peer(comm, 0, &peer));
 	if (evil->act == SUM)
 		send_sum(comm);
-	/* The thread that serves the window may be connecting meanwhile: a
-	 * message that is refused for that goes again. */
 	for (status = DICOMM_AGAIN; evil->act != SUM && status;
 	     job_sleep_ms(1)) {
-		JOB_CHECK(job_seconds() < end, "%s: no room", evil->name);
-		peer->transport->poll(peer->device);
-		status = comm_connect_out(peer, evil->class);
-		if (status == DICOMM_SUCCESS)
-			status = peer->transport->put(
-				peer->tp, evil->class, 1, evil->signature,
-				evil->kind, body, evil->len);
+		JOB_CHECK(job_seconds() < end, "%s: no room, %d", evil->name,
+			  status);
+		/* The thread that serves the window uses the peer, too. */
+		if (comm_enter(comm) != COMM_ENTERED)
+			continue;
+		status = try_evil(peer);
+		comm_leave(comm);
 	}
 	/* The true answer must not come before this one. */
 	if (evil->act == GET) {
@@ -207,7 +219,10 @@ static void send_evil(dicomm_comm_t comm)
 	/* It has to leave this process, and the other rank to tell its own. */
 	while (dicomm_comm_get_async_error(comm, &status) == DICOMM_SUCCESS &&
 	       status == DICOMM_SUCCESS && job_seconds() < end) {
-		peer->transport->poll(peer->device);
+		if (comm_enter(comm) == COMM_ENTERED) {
+			peer->transport->poll(peer->device);
+			comm_leave(comm);
+		}
 		job_sleep_ms(1);
 	}
 }
