@@ -110,6 +110,8 @@ class Communicator:
         self.in_flight = set()
         self.sequence = 0  # operations so far
         self.batches = {}  # calls that a thread coalesces
+        self.is_timed = os.environ.get(
+            "TORCH_NCCL_ENABLE_TIMING", "0") not in ("", "0")
         self.latest_puts = {}  # operations into windows, by target
         self.windows = itertools.count()  # numbers, alike on all ranks
         # Tensors that peers put into. A window that was dropped has not ended.

@@ -28,6 +28,7 @@ from collections import deque
 from ctypes import byref, c_void_p
 
 import torch
+import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
 from . import _library as lib
@@ -270,7 +271,7 @@ class Operation:
     __slots__ = (
         "communicator", "stream", "request", "title", "keep", "post",
         "outputs", "done", "error", "limit_s", "_gate", "_future",
-        "_unwatched",
+        "_unwatched", "_began", "_seconds",
     )
 
     def __init__(self, communicator, stream, title, keep, post, outputs,
@@ -288,6 +289,7 @@ class Operation:
         self._gate = threading.Lock()  # for done, error and _future
         self._future = None
         self._unwatched = [True]  # who pops it sees to the end
+        self._began = self._seconds = None
         if stream:
             request = c_void_p()
             lib.check(
@@ -306,6 +308,8 @@ class Operation:
         with self._gate:
             if self.done:
                 return
+            if self._began is not None:
+                self._seconds = time.perf_counter() - self._began
             if result:
                 self.error = self.communicator.error(result, self.title)
             else:
@@ -356,6 +360,20 @@ class Operation:
             if result != lib.IN_PROGRESS:
                 self._settle(result)
         return self.done
+
+    def measure(self, began):
+        """Have the time of its end noted as it ends, not as somebody looks.
+        began is when it was called, by time.perf_counter()."""
+        with self._gate:
+            self._began = began
+            if self.done:
+                self._seconds = time.perf_counter() - began
+        if not self.done:
+            self.watch()
+
+    def seconds(self):
+        """How long it took; None: it was not measured, or is not done."""
+        return self._seconds
 
     def watch(self):
         """Have a thread see it to its end. Takes no lock."""
@@ -463,6 +481,31 @@ _are_inputs_of_graphs = getattr(
     lambda: False)
 
 
+# What torch calls the operations; those of several calls are coalesced.
+_OP_TYPES = {
+    "all_reduce": c10d.OpType.ALLREDUCE,
+    "all_reduce_coalesced": c10d.OpType.ALLREDUCE_COALESCED,
+    "all_reduce_sparse": c10d.OpType._ALLREDUCE_SPARSE,
+    "broadcast": c10d.OpType.BROADCAST,
+    "reduce": c10d.OpType.REDUCE,
+    "barrier": c10d.OpType.BARRIER,
+    "all_gather": c10d.OpType.ALLGATHER,
+    "all_gather_coalesced": c10d.OpType.ALLGATHER_COALESCED,
+    "all_gather_into_tensor": c10d.OpType._ALLGATHER_BASE,
+    "all_gather_into_tensor_coalesced":
+        c10d.OpType.ALLGATHER_INTO_TENSOR_COALESCED,
+    "gather": c10d.OpType.GATHER,
+    "scatter": c10d.OpType.SCATTER,
+    "reduce_scatter": c10d.OpType.REDUCE_SCATTER,
+    "reduce_scatter_tensor": c10d.OpType._REDUCE_SCATTER_BASE,
+    "reduce_scatter_tensor_coalesced":
+        c10d.OpType.REDUCE_SCATTER_TENSOR_COALESCED,
+    "all_to_all": c10d.OpType.ALLTOALL,
+    "send": c10d.OpType.SEND,
+    "recv": c10d.OpType.RECV,
+    "coalesced": c10d.OpType.COALESCED}
+
+
 class Work(dist._Work):
     """What torch is given for an operation: dist.Work.
 
@@ -560,15 +603,33 @@ class Work(dist._Work):
     def _get_sequence_number(self):
         return self._sequence
 
+    def _get_op_type(self):
+        return _OP_TYPES.get(self._operation.title, c10d.OpType.UNKNOWN)
+
+    def _get_duration(self):
+        """Milliseconds from the call to the end, as a float. RuntimeError as
+        long as it is not done, or if its group does not measure."""
+        operation = self._operation
+        seconds_taken = operation.seconds() if operation.poll() else None
+        if seconds_taken is None:
+            raise RuntimeError(
+                f"dicomm {operation.title}: no duration: "
+                + ("the group does not measure: call its"
+                   " _enable_collectives_timing() first, or set"
+                   " TORCH_NCCL_ENABLE_TIMING=1" if operation.done
+                   else "it is under way"))
+        return seconds_taken * 1000
+
 
 class _Done:
     """An operation that is over, in the shape of Operation."""
 
     __slots__ = ("communicator", "outputs", "title", "error", "done",
-                 "_gate", "_future")
+                 "_gate", "_future", "_seconds")
 
     def __init__(self, communicator, title, outputs):
         self.communicator = communicator
+        self._seconds = None
         self.title = title
         self.outputs = outputs
         self.error = None
@@ -581,6 +642,12 @@ class _Done:
 
     def join(self, timeout_s=None):
         return True
+
+    def measure(self, began):
+        self._seconds = time.perf_counter() - began
+
+    def seconds(self):
+        return self._seconds
 
     def future(self, devices):
         with self._gate:

@@ -171,8 +171,22 @@ class Operations:
                        if isinstance(kept, torch.Tensor)]
             with _RecordFunctionFast(
                     "dicomm:" + (title or calls[0].title), tensors):
-                return self._start(calls, options, title, may_block)
+                return self._start_timed(calls, options, title, may_block)
+        if self._communicator.is_timed:
+            return self._start_timed(calls, options, title, may_block)
         return self._start(calls, options, title, may_block)
+
+    def _start_timed(self, calls, options, title, may_block):
+        began = time.perf_counter()
+        work = self._start(calls, options, title, may_block)
+        if self._communicator.is_timed:
+            work._operation.measure(began)
+        return work
+
+    def _enable_collectives_timing(self):
+        """Works made from now on know how long they took
+        (work._get_duration())."""
+        self._communicator.is_timed = True
 
     def _start(self, calls, options, title, may_block):
         comm = self._communicator
