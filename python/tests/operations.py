@@ -6,6 +6,8 @@ A case is a function of (rank, n); all ranks run all cases in order.
 
 import datetime
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -904,6 +906,70 @@ def sequence_numbers(rank, n):
     second.wait()
     assert (second._get_sequence_number()
             == first._get_sequence_number() + 1 == before + 2)
+
+
+@case
+def works_tell_what_they_are_and_how_long_they_took(rank, n):
+    group = dist.new_group(backend="dicomm")
+    tensor = torch.ones(8)
+    work = dist.all_reduce(tensor, group=group, async_op=True)
+    work.wait()
+    refuses(RuntimeError, "does not measure", work._get_duration)
+    group._enable_collectives_timing()
+    began = time.perf_counter()
+    work = dist.all_reduce(tensor, group=group, async_op=True)
+    work.wait()
+    most = 1000 * (time.perf_counter() - began)
+    time.sleep(0.05)
+    assert 0 < work._get_duration() <= most, (work._get_duration(), most)
+    kinds = torch._C._distributed_c10d.OpType
+    works = [
+        (kinds.ALLREDUCE, work),
+        (kinds.BROADCAST, dist.broadcast(tensor, 0, group, async_op=True)),
+        (kinds.ALLGATHER, dist.all_gather(
+            [torch.empty(8) for _ in range(n)], tensor, group,
+            async_op=True)),
+        (kinds._REDUCE_SCATTER_BASE, dist.reduce_scatter_tensor(
+            torch.empty(8), torch.ones(8 * n), group=group, async_op=True)),
+        (kinds.BARRIER, dist.barrier(group, async_op=True))]
+    for kind, work in works:
+        work.wait()
+        assert work._get_op_type() == kind, (kind, work._get_op_type())
+    dist.destroy_process_group(group)
+
+
+def _default_is(value):
+    """What torch takes by default where DICOMM_TORCH_DEFAULT is value, in a
+    program that does not know of dicomm."""
+    program = ("import torch.distributed as dist\n"
+               "print(dist.get_default_backend_for_device('cpu'),"
+               " dist.get_default_backend_for_device('cuda'))")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env={**os.environ, "DICOMM_TORCH_DEFAULT": value}, check=False)
+    return done.stdout.split() or done.stderr
+
+
+@case
+def the_default_where_the_user_says_so(rank, n):
+    import dicomm_torch
+
+    before = dict(dist.Backend.default_device_backend_map)
+    try:
+        assert dist.get_default_backend_for_device("cpu") == "gloo"
+        refuses(ValueError, "'tpu'", lambda: dicomm_torch.set_default("tpu"))
+        dicomm_torch.set_default("cpu")
+        assert dist.get_default_backend_for_device("cpu") == "dicomm"
+        assert dist.get_default_backend_for_device("cuda") == "nccl"
+    finally:
+        dist.Backend.default_device_backend_map.update(before)
+    assert dicomm_torch.__version__[0].isdigit(), dicomm_torch.__version__
+    if rank or n > 2 or not _has_dispatcher():
+        return
+    assert _default_is("") == ["gloo", "nccl"]
+    assert _default_is("1") == ["dicomm", "dicomm"]
+    assert _default_is("cpu") == ["dicomm", "nccl"]
+    assert "'tpu' is no kind of device" in _default_is("cpu,tpu")
 
 
 @case

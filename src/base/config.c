@@ -874,12 +874,13 @@ static size_t distance(const char *a, size_t alen, const char *b)
 	return cost[blen];
 }
 
-/* Returns true for variables of the tests, benchmarks and scripts, which are
- * not in the table. */
+/* Returns true for variables of the tests, benchmarks and scripts, and of the
+ * PyTorch package, which reads its own. They are not in the table. */
 static bool ignored(const char *name, size_t len)
 {
 	return !strncmp(name, "DICOMM_TEST_", 12) ||
 	       !strncmp(name, "DICOMM_BENCH_", 13) ||
+	       !strncmp(name, "DICOMM_TORCH_", 13) ||
 	       (len == 13 && !strncmp(name, "DICOMM_PREFIX", 13));
 }
 

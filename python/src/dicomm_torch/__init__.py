@@ -8,17 +8,25 @@ package first. docs/pytorch.md of libdicomm says what works and how.
 """
 
 import types as _types_of_python
+from importlib import metadata as _metadata
 
 import torch.distributed as dist
 
-from . import _communicator, _completion, _group, _operations, _types, _watched
+from . import _communicator, _completion, _default, _group, _operations, _types
 from . import _library as _lib
+from . import _watched
+from ._default import set_default
 from ._explain import explain
 from ._group import DEVICES, create
 
+try:
+    __version__ = _metadata.version("dicomm-torch")
+except _metadata.PackageNotFoundError:  # run from the source
+    __version__ = "unknown"
+
 DistTimeoutError = _lib.DistTimeoutError
 
-__all__ = ["DistTimeoutError", "explain", "register"]
+__all__ = ["DistTimeoutError", "explain", "register", "set_default"]
 
 
 def register():
@@ -29,9 +37,11 @@ def register():
     defaults = dict(dist.Backend.default_device_backend_map)
     dist.Backend.register_backend(
         "dicomm", create, extended_api=True, devices=list(DEVICES))
-    # Serve a kind of device if asked to, but be the choice of torch for none.
+    # Serve a kind of device if asked to, but be the choice of torch only where
+    # the user says so.
     dist.Backend.default_device_backend_map.clear()
     dist.Backend.default_device_backend_map.update(defaults)
+    set_default(_default.asked_for())
 
 
 def _keep_out_of_graphs():
