@@ -195,6 +195,14 @@ static dicomm_result_t do_interval(const struct local_work *work,
 
 /* ---- the chain ---- */
 
+/* The first interval and the last one are calls of their own even if nothing is
+ * copied: such calls run in call order whatever their streams, so that one run
+ * uses the staging memory after the other. */
+static bool is_gate(const struct redist_plan *p, const struct interval *v)
+{
+	return v->last || (v->after == NO_ROUND && p->staging);
+}
+
 static bool has_work(const struct redist_plan *p, const struct interval *v)
 {
 	const struct redist_round *a =
@@ -202,7 +210,8 @@ static bool has_work(const struct redist_plan *p, const struct interval *v)
 	const struct redist_round *b =
 		v->before == NO_ROUND ? NULL : &p->rounds[v->before];
 
-	return v->last || (a && (a->unpack.n || a->sums.n || a->spread.n)) ||
+	return is_gate(p, v) ||
+	       (a && (a->unpack.n || a->sums.n || a->spread.n)) ||
 	       (b && b->pack.n);
 }
 

@@ -20,7 +20,7 @@
 struct random_run {
 	unsigned seed;
 	unsigned count;
-	const char *stream; /* NULL: blocking */
+	bool on_streams; /* else blocking */
 };
 
 static dicomm_stats_t stats_of(const struct job_rank *me)
@@ -71,17 +71,30 @@ plan_own(const struct job_rank *me, const struct layouts *l,
 	return plan;
 }
 
+static void check_targets(const struct job_rank *me, const struct layouts *l,
+			  void *const *target, const char *text)
+{
+	char wrong[200];
+
+	for (size_t i = 0; i < l->n; i++) {
+		JOB_CHECK(layouts_right(l->tensors, i, me->rank, target[i],
+					wrong, sizeof(wrong)),
+			  "%s: %s", text, wrong);
+		free(target[i]);
+	}
+}
+
 static void run_once(const struct job_rank *me, unsigned seed,
-		     dicomm_stream_t stream)
+		     dicomm_stream_t *streams)
 {
 	int m = 1 + (int)(seed % (unsigned)me->ranks);
 	int n = 1 + (int)(seed / 3 % (unsigned)me->ranks);
 	dicomm_redistribute_config_t config =
 		DICOMM_REDISTRIBUTE_CONFIG_INITIALIZER;
 	const void *source[LAYOUTS_TENSORS];
-	void *target[LAYOUTS_TENSORS];
+	void *target[2][LAYOUTS_TENSORS];
 	dicomm_redistribute_t plan;
-	char text[600], wrong[200];
+	char text[600];
 	struct layouts l;
 
 	layouts_draw(&l, seed, me->ranks, m, n, seed % 5 ? 9 : 40);
@@ -96,20 +109,17 @@ static void run_once(const struct job_rank *me, unsigned seed,
 						 me->comm));
 	for (size_t i = 0; i < l.n; i++)
 		source[i] = layouts_source(l.tensors, i, me->rank);
-	for (int round = 0; round < 2; round++) {
+	/* Both runs share the staging memory. */
+	for (int k = 0; k < 2; k++) {
 		for (size_t i = 0; i < l.n; i++)
-			target[i] = layouts_target(&l.tensors[i], me->rank);
-		JOB_TRY(dicomm_redistribute_run(plan, source, target, stream));
-		if (stream)
-			JOB_TRY(dicomm_host_stream_synchronize(stream));
-		for (size_t i = 0; i < l.n; i++) {
-			JOB_CHECK(layouts_right(l.tensors, i, me->rank,
-						target[i], wrong,
-						sizeof(wrong)),
-				  "seed %u, %d to %d ranks, %s: %s", seed, m, n,
-				  text, wrong);
-			free(target[i]);
-		}
+			target[k][i] = layouts_target(&l.tensors[i], me->rank);
+		JOB_TRY(dicomm_redistribute_run(plan, source, target[k],
+						streams[k]));
+	}
+	for (int k = 0; k < 2; k++) {
+		if (streams[k])
+			JOB_TRY(dicomm_host_stream_synchronize(streams[k]));
+		check_targets(me, &l, target[k], text);
 	}
 	for (size_t i = 0; i < l.n; i++)
 		free((void *)(size_t)source[i]);
@@ -120,13 +130,14 @@ static void run_once(const struct job_rank *me, unsigned seed,
 static void run_random(struct job_rank *me)
 {
 	const struct random_run *r = me->arg;
-	dicomm_stream_t stream = NULL;
+	dicomm_stream_t streams[2] = {NULL, NULL};
 
-	if (r->stream)
-		JOB_TRY(dicomm_host_stream_create(&stream));
+	for (int k = 0; k < 2 && r->on_streams; k++)
+		JOB_TRY(dicomm_host_stream_create(&streams[k]));
 	for (unsigned i = 0; i < r->count; i++)
-		run_once(me, r->seed + i, stream);
-	JOB_TRY(dicomm_host_stream_destroy(stream));
+		run_once(me, r->seed + i, streams);
+	for (int k = 0; k < 2; k++)
+		JOB_TRY(dicomm_host_stream_destroy(streams[k]));
 }
 
 START_TEST(random_layouts_are_as_defined)
@@ -135,7 +146,7 @@ START_TEST(random_layouts_are_as_defined)
 	static const int ranks[] = {1, 2, 3, 4, 6, 8};
 	struct random_run r = {.seed = (unsigned)_i * 1000,
 			       .count = count,
-			       .stream = _i % 2 ? "stream" : NULL};
+			       .on_streams = _i % 2};
 
 	job_run(&(struct job){.run = run_random,
 			      .arg = &r,
