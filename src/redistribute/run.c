@@ -215,26 +215,33 @@ static bool has_work(const struct redist_plan *p, const struct interval *v)
 	       (b && b->pack.n);
 }
 
-static dicomm_result_t submit_interval(struct redistribute_run *run, uint32_t i,
-				       dicomm_stream_t stream)
+/* Returns NULL if there is nothing to do. */
+static const struct local_work *make_interval(struct redistribute_run *run,
+					      uint32_t i)
 {
 	const struct redist_plan *p = run->of->plan;
 	struct interval *v = &run->intervals[i];
-	struct call call = {.coll = COLL_REDUCE_LOCAL,
-			    .type = DICOMM_INT8,
-			    .op = DICOMM_SUM,
-			    .root = -1,
-			    .count = 1,
-			    .work = &v->work};
 
 	*v = (struct interval){.work = {do_interval},
 			       .run = run,
 			       .after = i ? i - 1 : NO_ROUND,
 			       .before = i < p->nrounds ? i : NO_ROUND,
 			       .last = i == p->nrounds};
-	if (!has_work(p, v))
-		return DICOMM_SUCCESS;
-	return group_call(run->of->comm, &call, NULL, stream);
+	return has_work(p, v) ? &v->work : NULL;
+}
+
+static dicomm_result_t submit_interval(struct dicomm_comm *comm,
+				       const struct local_work *work,
+				       dicomm_stream_t stream)
+{
+	struct call call = {.coll = COLL_REDUCE_LOCAL,
+			    .type = DICOMM_INT8,
+			    .op = DICOMM_SUM,
+			    .root = -1,
+			    .count = 1,
+			    .work = work};
+
+	return work ? group_call(comm, &call, NULL, stream) : DICOMM_SUCCESS;
 }
 
 static dicomm_result_t call_messages(const struct redistribute_run *run,
@@ -259,16 +266,25 @@ static dicomm_result_t call_messages(const struct redistribute_run *run,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t submit_messages(const struct redistribute_run *run,
-				       const struct redist_round *round,
-				       dicomm_stream_t stream)
+/* On a host rank, the interval and the messages after it are one unit: a plan
+ * may have thousands of rounds, and a unit costs as much as a message. */
+static dicomm_result_t submit_round(struct redistribute_run *run, uint32_t i,
+				    dicomm_stream_t stream)
 {
+	const struct redist_round *round = &run->of->plan->rounds[i];
+	const struct local_work *work = make_interval(run, i);
 	struct dicomm_comm *comm = run->of->comm;
+	bool messages = round->sends.n || round->receives.n;
+	bool apart = !i || comm->dev || !messages;
 	dicomm_result_t status, ended;
 
-	if (!round->sends.n && !round->receives.n)
+	if (apart)
+		TRY(submit_interval(comm, work, stream));
+	if (!messages)
 		return DICOMM_SUCCESS;
 	TRY(dicomm_group_start());
+	if (!apart)
+		group_before(work);
 	status = call_messages(run, round, stream);
 	/* The others would wait for the messages that are missing. */
 	if (status != DICOMM_SUCCESS && !fault_is(comm))
@@ -334,13 +350,11 @@ dicomm_result_t run_start(struct dicomm_redistribute *r,
 		run->target[i] = target ? target[i] : NULL;
 	}
 	atomic_store(&run->pending, true);
-	for (uint32_t i = 0; i < p->nrounds && status == DICOMM_SUCCESS; i++) {
-		status = submit_interval(run, i, stream);
-		if (status == DICOMM_SUCCESS)
-			status = submit_messages(run, &p->rounds[i], stream);
-	}
+	for (uint32_t i = 0; i < p->nrounds && status == DICOMM_SUCCESS; i++)
+		status = submit_round(run, i, stream);
 	if (status == DICOMM_SUCCESS)
-		status = submit_interval(run, p->nrounds, stream);
+		status = submit_interval(
+			r->comm, make_interval(run, p->nrounds), stream);
 	/* A part of it may be queued already, and other ranks wait for the
 	 * rest. */
 	if (status != DICOMM_SUCCESS && !fault_is(r->comm))

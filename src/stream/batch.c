@@ -202,6 +202,18 @@ bool batch_may_begin(const struct batch *w)
 	return true;
 }
 
+void batch_begin(struct batch *w)
+{
+	struct dicomm_comm *comm = w->items[0].comm;
+	dicomm_result_t status;
+
+	if (!w->before_all || fault_is(comm))
+		return;
+	status = w->before_all->run(w->before_all, NULL);
+	if (status != DICOMM_SUCCESS)
+		fault_own(comm, status, -1);
+}
+
 struct batch *batch_make(const struct item *items, size_t n)
 {
 	struct batch *w = malloc(sizeof(*w) + n * sizeof(*w->items) +

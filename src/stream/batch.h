@@ -43,6 +43,8 @@ struct batch {
 	struct place *places;
 	/* blocked: number of streams in which the batch is not first */
 	size_t nplaces, blocked;
+	/* Runs before its operations, in no stream; NULL: nothing */
+	const struct local_work *before_all;
 	struct stream_fence *fences; /* fences of device streams */
 	/* the device streams have reached all fences */
 	bool reached;
@@ -83,6 +85,8 @@ void batch_release_fences(struct batch *w);
 bool batch_accept(struct batch *w);
 /* Returns true if its operations may begin, as far as its host streams go. */
 bool batch_may_begin(const struct batch *w);
+/* It is first in its streams: do what comes before its operations. */
+void batch_begin(struct batch *w);
 /* Drop the items of broken communicators, whatever else the batch waits for.
  * Calls forget() before an operation is released, in the data path. Returns
  * false if another thread is inside one. */

@@ -32,6 +32,7 @@ static _Thread_local struct {
 	int depth;
 	struct item *items;
 	size_t n, room;
+	const struct local_work *before; /* group_before() */
 	struct pending_init *inits, **last_init;
 } group;
 
@@ -73,6 +74,7 @@ static void free_items(void)
 	free(items);
 	group.items = NULL;
 	group.n = group.room = 0;
+	group.before = NULL;
 }
 
 static dicomm_result_t add(const struct item *item)
@@ -89,6 +91,11 @@ static dicomm_result_t add(const struct item *item)
 	}
 	group.items[group.n++] = *item;
 	return DICOMM_SUCCESS;
+}
+
+void group_before(const struct local_work *work)
+{
+	group.before = work;
 }
 
 static bool idle(const struct dicomm_comm *comm)
@@ -156,7 +163,8 @@ static dicomm_result_t take_fences(struct item *items, size_t n,
 
 /* Hand calls to the progress thread. Waits for them if one is a blocking call
  * of a host rank. */
-static dicomm_result_t submit(struct item *items, size_t n)
+static dicomm_result_t submit(struct item *items, size_t n,
+			      const struct local_work *before)
 {
 	CANCEL_HELD();
 	struct stream_fence *fences;
@@ -167,7 +175,7 @@ static dicomm_result_t submit(struct item *items, size_t n)
 		wait |= !items[i].stream && !items[i].comm->dev;
 	status = take_fences(items, n, &fences);
 	if (status == DICOMM_SUCCESS)
-		return stream_submit(items, n, fences, wait);
+		return stream_submit(items, n, fences, before, wait);
 	for (size_t i = 0; i < n; i++)
 		free(items[i].counts);
 	return status;
@@ -198,7 +206,7 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			free(counts);
 		return status;
 	}
-	return submit(&item, 1);
+	return submit(&item, 1, NULL);
 }
 
 /* Enter all communicators before any is left: a communicator that was left may
@@ -262,6 +270,21 @@ static dicomm_result_t run_here(struct item *items, size_t nitems)
 	return status;
 }
 
+/* Only once: what it writes may be what it reads. */
+static dicomm_result_t run_before(void)
+{
+	const struct local_work *work = group.before;
+	dicomm_result_t status;
+
+	if (!work)
+		return DICOMM_SUCCESS;
+	group.before = NULL;
+	status = work->run(work, NULL);
+	return status == DICOMM_SUCCESS
+		       ? status
+		       : fault_own(group.items[0].comm, status, -1);
+}
+
 static dicomm_result_t launch(void)
 {
 	struct item *items = group.items;
@@ -273,10 +296,12 @@ static dicomm_result_t launch(void)
 		if (items[i].stream || items[i].comm->dev ||
 		    !idle(items[i].comm))
 			here = false;
+	if (here)
+		TRY(run_before());
 	status = here ? run_here(items, n) : DICOMM_AGAIN;
 	if (status != DICOMM_AGAIN)
 		return status;
-	status = submit(items, n);
+	status = submit(items, n, group.before);
 	group.n = 0; /* the progress thread owns the counts now */
 	return status;
 }

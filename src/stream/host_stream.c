@@ -20,7 +20,8 @@
 static struct handle_pool pool = HANDLE_POOL(struct host_stream);
 
 dicomm_result_t stream_submit(const struct item *items, size_t n,
-			      struct stream_fence *fences, bool wait)
+			      struct stream_fence *fences,
+			      const struct local_work *before, bool wait)
 {
 	struct batch *w = batch_make(items, n);
 	struct batch lost = {.fences = fences};
@@ -42,6 +43,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	}
 	w->fences = fences;
 	w->reached = !fences;
+	w->before_all = before;
 	pthread_mutex_lock(&stream_lock);
 	status = driver_start();
 	if (status != DICOMM_SUCCESS) {

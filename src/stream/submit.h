@@ -49,6 +49,9 @@ dicomm_result_t group_check_end(const void *of, const char *function);
  */
 dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			   size_t *counts, dicomm_stream_t stream);
+/* The calls of the group of this thread, which are of one communicator of
+ * a host rank, begin once this has run. */
+void group_before(const struct local_work *work);
 /* Run the init or the end of a communicator, or the init of one made from it.
  * Outside a group it runs at once. Inside a group it runs at the group's end,
  * at the same time as those of other communicators; those of one communicator
@@ -61,12 +64,14 @@ dicomm_result_t group_init(const struct dicomm_comm *of,
 /*
  * Queue items as one unit. They start when the unit is
  * first in all of its host streams and the device streams have reached all
- * fences. When all are done, the streams continue. Takes over the fences, and
+ * fences, after `before`, which may be NULL (group_before()). When all are
+ * done, the streams continue. Takes over the fences, and
  * the counts of the items, also on failure. With `wait`, returns when all are
  * done, with their status.
  */
 dicomm_result_t stream_submit(const struct item *items, size_t n,
-			      struct stream_fence *fences, bool wait);
+			      struct stream_fence *fences,
+			      const struct local_work *before, bool wait);
 struct dicomm_request;
 /* Complete the request when what was queued last on the stream has ended, at
  * once if nothing is queued. */

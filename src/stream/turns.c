@@ -106,6 +106,7 @@ static void begin(struct batch *w)
 		return;
 	}
 	w->begun = true;
+	batch_begin(w);
 	/* The last one added is the first one to get a turn. */
 	for (size_t i = w->nitems; i--;)
 		if (w->items[i].op && !w->items[i].parked)
