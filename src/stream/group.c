@@ -27,10 +27,13 @@ struct pending_init {
 	struct pending_init *next;
 };
 
+/* Calls of a group that need no memory from the heap */
+#define FEW 8
+
 /* The group of the calling thread. */
 static _Thread_local struct {
 	int depth;
-	struct item *items;
+	struct item few[FEW], *items; /* items: few, or from the heap */
 	size_t n, room;
 	const struct local_work *before; /* group_before() */
 	struct pending_init *inits, **last_init;
@@ -71,24 +74,35 @@ static void free_items(void)
 
 	for (size_t i = 0; i < n; i++)
 		free(items[i].counts);
-	free(items);
+	if (items != group.few)
+		free(items);
 	group.items = NULL;
 	group.n = group.room = 0;
 	group.before = NULL;
 }
 
+static dicomm_result_t make_room(void)
+{
+	bool few = group.items == group.few;
+	size_t room = group.room ? 4 * group.room : FEW;
+	struct item *more = group.few;
+
+	if (group.room)
+		more = realloc(few ? NULL : group.items, room * sizeof(*more));
+	if (!more)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "group: no memory for call %zu", group.n);
+	if (few)
+		memcpy(more, group.few, sizeof(group.few));
+	group.items = more;
+	group.room = room;
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t add(const struct item *item)
 {
-	if (group.n == group.room) {
-		size_t room = group.room ? 2 * group.room : 16;
-		struct item *more = realloc(group.items, room * sizeof(*more));
-
-		if (!more)
-			return FAIL(DICOMM_ERR_NO_MEMORY,
-				    "group: no memory for call %zu", group.n);
-		group.items = more;
-		group.room = room;
-	}
+	if (group.n == group.room)
+		TRY(make_room());
 	group.items[group.n++] = *item;
 	return DICOMM_SUCCESS;
 }
