@@ -2,6 +2,7 @@
 /* Groups: calls of one thread that are kept, and handed on at the end. */
 #include "compat/nccl/group.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,33 +14,49 @@ _Atomic int nccl_groups;
 /* Most groups have a few calls, which need no memory of their own. */
 #define FEW 16
 
-static _Thread_local struct nccl_call few_calls[FEW];
-
-static _Thread_local struct {
+static _Thread_local struct group {
 	int depth;
 	ncclResult_t error;                       /* the first */
 	enum { UNKNOWN, WAITS, WAITS_NOT } waits; /* its communicators */
 	struct nccl_call *calls;
 	size_t ncalls, call_room;
+	bool holds; /* something that is released at the end */
 	struct nccl_task *tasks;
 	size_t ntasks, task_room;
 	struct ncclWindow_vidmem **windows; /* to be registered */
 	size_t nwindows, window_room;
-} group;
+	struct nccl_call few[FEW]; /* last: not cleared */
+} mine;
+
+/* In a shared library, each access by the name of a thread's variable is a
+ * call, and the compiler would put the name in the place of a known address. */
+static inline struct group *own_group(void)
+{
+	struct group *g = &mine;
+
+	__asm__("" : "+r"(g));
+	return g;
+}
 
 bool nccl_group_of_thread(void)
 {
-	return group.depth > 0;
+	return mine.depth > 0;
+}
+
+static ncclResult_t fail(struct group *g, ncclResult_t result)
+{
+	if (g->error == ncclSuccess)
+		g->error = result;
+	return result;
 }
 
 ncclResult_t nccl_group_fail(ncclResult_t result)
 {
-	if (group.error == ncclSuccess)
-		group.error = result;
-	return result;
+	return fail(&mine, result);
 }
 
-static bool grow(void *list, size_t n, size_t *room, size_t bytes)
+static bool grow(struct group *g, void *list, size_t n, size_t *room,
+		 size_t bytes)
 {
 	size_t more = *room ? 2 * *room : 16;
 	void *bigger;
@@ -48,8 +65,8 @@ static bool grow(void *list, size_t n, size_t *room, size_t bytes)
 		return true;
 	bigger = realloc(*(void **)list, more * bytes);
 	if (!bigger) {
-		nccl_group_fail(nccl_refuse(
-			ncclSystemError, "group: no memory for call %zu", n));
+		fail(g, nccl_refuse(ncclSystemError,
+				    "group: no memory for call %zu", n));
 		return false;
 	}
 	*(void **)list = bigger;
@@ -57,28 +74,27 @@ static bool grow(void *list, size_t n, size_t *room, size_t bytes)
 	return true;
 }
 
-static bool make_room(void)
+static bool make_room(struct group *g)
 {
 	struct nccl_call *more;
 
-	if (group.ncalls < FEW) {
-		group.calls = few_calls;
+	if (g->ncalls < FEW) {
+		g->calls = g->few;
 		return true;
 	}
-	if (group.calls == few_calls) {
-		more = malloc(2 * sizeof(few_calls));
+	if (g->calls == g->few) {
+		more = malloc(2 * sizeof(g->few));
 		if (!more) {
-			nccl_group_fail(nccl_refuse(
-				ncclSystemError, "group: no memory for call %d",
-				FEW));
+			fail(g,
+			     nccl_refuse(ncclSystemError,
+					 "group: no memory for call %d", FEW));
 			return false;
 		}
-		memcpy(more, few_calls, sizeof(few_calls));
-		group.calls = more;
-		group.call_room = 2 * (size_t)FEW;
+		memcpy(more, g->few, sizeof(g->few));
+		g->calls = more;
+		g->call_room = 2 * (size_t)FEW;
 	}
-	return grow(&group.calls, group.ncalls, &group.call_room,
-		    sizeof(*group.calls));
+	return grow(g, &g->calls, g->ncalls, &g->call_room, sizeof(*g->calls));
 }
 
 /* The arrays are the caller's again when the call returns. */
@@ -132,11 +148,12 @@ static bool copy_descs(struct nccl_call *call)
 }
 
 /* As in NCCL, either all communicators of a group wait, or none. */
-static ncclResult_t check_blocking(const char *f, bool blocking)
+static ncclResult_t check_blocking(struct group *g, const char *f,
+				   bool blocking)
 {
-	if (group.waits == UNKNOWN)
-		group.waits = blocking ? WAITS : WAITS_NOT;
-	if ((group.waits == WAITS) == blocking)
+	if (g->waits == UNKNOWN)
+		g->waits = blocking ? WAITS : WAITS_NOT;
+	if ((g->waits == WAITS) == blocking)
 		return ncclSuccess;
 	return nccl_refuse(ncclInvalidArgument,
 			   "%s: communicators that block and such that do not "
@@ -145,7 +162,7 @@ static ncclResult_t check_blocking(const char *f, bool blocking)
 }
 
 /* What it was created for, too, is looked at by the library, at the end. */
-static ncclResult_t check(const struct nccl_call *c)
+static ncclResult_t check(struct group *g, const struct nccl_call *c)
 {
 	if (c->type < 0 || c->type > DICOMM_FLOAT8E5M2FNUZ)
 		return nccl_refuse(ncclInvalidArgument,
@@ -154,56 +171,69 @@ static ncclResult_t check(const struct nccl_call *c)
 	if (nccl_redop_is_created(c->redop) &&
 	    nccl_redop_check(c->f, c->comm, c->redop) != ncclSuccess)
 		return ncclInvalidArgument;
-	return check_blocking(c->f, c->comm->blocking);
+	return check_blocking(g, c->f, c->comm->blocking);
+}
+
+/* What the caller may change or free before the end of the group */
+static ncclResult_t hold(struct group *g, struct nccl_call *call)
+{
+	if (call->op == NCCL_ALLTOALLV || call->op == NCCL_WAIT_SIGNAL) {
+		g->holds = true;
+		if (call->op == NCCL_WAIT_SIGNAL)
+			return copy_descs(call) ? ncclSuccess : ncclSystemError;
+		return copy_counts(call) ? ncclSuccess : ncclInvalidArgument;
+	}
+	if (nccl_redop_is_created(call->redop)) {
+		g->holds = true;
+		nccl_redop_hold(call->comm, call->redop, 1);
+	}
+	return ncclSuccess;
 }
 
 ncclResult_t nccl_group_call(const struct nccl_call *call)
 {
+	struct group *g = own_group();
 	struct nccl_call *kept;
 	ncclResult_t result;
 
 	if (!nccl_enter(call->comm))
-		return nccl_group_fail(nccl_handle_refuse(call->f, call->comm));
-	result = check(call);
-	if (result == ncclSuccess && !make_room())
-		result = group.error;
+		return fail(g, nccl_handle_refuse(call->f, call->comm));
+	result = check(g, call);
+	if (result == ncclSuccess && !make_room(g))
+		result = g->error;
 	if (result == ncclSuccess) {
-		kept = &group.calls[group.ncalls];
+		kept = &g->calls[g->ncalls];
 		*kept = *call;
-		if (call->op == NCCL_ALLTOALLV && !copy_counts(kept))
-			result = ncclInvalidArgument;
-		if (call->op == NCCL_WAIT_SIGNAL && !copy_descs(kept))
-			result = ncclSystemError;
+		result = hold(g, kept);
 	}
-	if (result == ncclSuccess) {
-		group.ncalls++;
-		if (nccl_redop_is_created(call->redop))
-			nccl_redop_hold(call->comm, call->redop, 1);
-	}
+	g->ncalls += result == ncclSuccess;
 	nccl_leave(call->comm);
-	return result == ncclSuccess ? result : nccl_group_fail(result);
+	return result == ncclSuccess ? result : fail(g, result);
 }
 
 ncclResult_t nccl_group_task(const struct nccl_task *task)
 {
+	struct group *g = own_group();
 	const struct ncclComm *c = task->comm ? task->comm : task->made;
 	ncclResult_t result;
 
-	if (!grow(&group.tasks, group.ntasks, &group.task_room, sizeof(*task)))
-		return group.error;
-	group.tasks[group.ntasks++] = *task;
-	result = check_blocking(task->f, c->blocking);
-	return result == ncclSuccess ? result : nccl_group_fail(result);
+	if (!grow(g, &g->tasks, g->ntasks, &g->task_room, sizeof(*task)))
+		return g->error;
+	g->tasks[g->ntasks++] = *task;
+	result = check_blocking(g, task->f, c->blocking);
+	return result == ncclSuccess ? result : fail(g, result);
 }
 
 ncclResult_t nccl_group_window(struct ncclWindow_vidmem *window)
 {
-	if (!grow(&group.windows, group.nwindows, &group.window_room,
-		  sizeof(*group.windows))) {
+	struct group *g = own_group();
+
+	if (!grow(g, &g->windows, g->nwindows, &g->window_room,
+		  sizeof(*g->windows))) {
 		free(window);
-		return group.error;
+		return g->error;
 	}
-	group.windows[group.nwindows++] = window;
+	g->windows[g->nwindows++] = window;
 	return ncclSuccess;
 }
 
@@ -251,40 +281,40 @@ static dicomm_result_t run_one(const struct nccl_call *call)
 	return nccl_call_run(&now, call->comm->comm);
 }
 
-static dicomm_result_t hand_on(void)
+static dicomm_result_t hand_on(struct group *g)
 {
 	dicomm_result_t status = DICOMM_SUCCESS, end;
 
 	dicomm_group_start();
-	for (size_t i = 0; i < group.ncalls && status == DICOMM_SUCCESS; i++)
-		status = run_one(&group.calls[i]);
+	for (size_t i = 0; i < g->ncalls && status == DICOMM_SUCCESS; i++)
+		status = run_one(&g->calls[i]);
 	end = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : end;
 }
 
-static ncclResult_t run_calls(void)
+static ncclResult_t run_calls(struct group *g)
 {
 	struct ncclComm *few[FEW], **comms = few;
 	dicomm_result_t status;
 	ncclResult_t result;
 	size_t n = 0;
 
-	if (!group.ncalls)
+	if (!g->ncalls)
 		return ncclSuccess;
-	if (group.ncalls > FEW)
-		comms = malloc(group.ncalls * sizeof(*comms));
+	if (g->ncalls > FEW)
+		comms = malloc(g->ncalls * sizeof(*comms));
 	if (!comms)
 		return nccl_refuse(ncclSystemError,
 				   "ncclGroupEnd: out of memory");
 	/* Mostly all are of one. */
-	for (size_t i = 0; i < group.ncalls; i++)
-		if (!n || comms[n - 1] != group.calls[i].comm)
-			comms[n++] = group.calls[i].comm;
+	for (size_t i = 0; i < g->ncalls; i++)
+		if (!n || comms[n - 1] != g->calls[i].comm)
+			comms[n++] = g->calls[i].comm;
 	if (n > 1)
 		n = sort_comms(comms, n);
 	result = enter_all(comms, n);
 	if (result == ncclSuccess) {
-		status = hand_on();
+		status = hand_on(g);
 		for (size_t i = 0; i < n; i++)
 			nccl_leave(comms[i]);
 		result = nccl_from(status);
@@ -294,11 +324,11 @@ static ncclResult_t run_calls(void)
 	return result;
 }
 
-static ncclResult_t run_windows(void)
+static ncclResult_t run_windows(struct group *g)
 {
 	struct ncclComm **comms;
 	ncclResult_t result;
-	size_t n = group.nwindows;
+	size_t n = g->nwindows;
 
 	if (!n)
 		return ncclSuccess;
@@ -307,12 +337,12 @@ static ncclResult_t run_windows(void)
 		return nccl_refuse(ncclSystemError,
 				   "ncclGroupEnd: out of memory");
 	for (size_t i = 0; i < n; i++)
-		comms[i] = group.windows[i]->comm;
+		comms[i] = g->windows[i]->comm;
 	n = sort_comms(comms, n);
 	result = enter_all(comms, n);
 	if (result == ncclSuccess) {
-		result = nccl_windows_register(group.windows, group.nwindows);
-		group.nwindows = 0;
+		result = nccl_windows_register(g->windows, g->nwindows);
+		g->nwindows = 0;
 		for (size_t i = 0; i < n; i++)
 			nccl_leave(comms[i]);
 	}
@@ -322,27 +352,27 @@ static ncclResult_t run_windows(void)
 
 /* Those that begin something, or those that end it: each may wait for the
  * others. */
-static ncclResult_t run_tasks(bool ends)
+static ncclResult_t run_tasks(struct group *g, bool ends)
 {
 	ncclResult_t result = ncclSuccess, r;
 	dicomm_result_t status;
 	size_t n = 0;
 
-	if (!group.ntasks)
+	if (!g->ntasks)
 		return ncclSuccess;
 	dicomm_group_start();
-	for (size_t i = 0; i < group.ntasks; i++)
-		if (nccl_task_is_end(&group.tasks[i]) == ends) {
-			nccl_task_start(&group.tasks[i]);
+	for (size_t i = 0; i < g->ntasks; i++)
+		if (nccl_task_is_end(&g->tasks[i]) == ends) {
+			nccl_task_start(&g->tasks[i]);
 			n++;
 		}
 	status = dicomm_group_end();
 	if (n && status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
 		result = nccl_failed(status);
-	for (size_t i = 0; i < group.ntasks; i++) {
-		if (nccl_task_is_end(&group.tasks[i]) != ends)
+	for (size_t i = 0; i < g->ntasks; i++) {
+		if (nccl_task_is_end(&g->tasks[i]) != ends)
 			continue;
-		r = nccl_task_finish(&group.tasks[i], true);
+		r = nccl_task_finish(&g->tasks[i], true);
 		if (r != ncclSuccess &&
 		    (result == ncclSuccess || result == ncclInProgress))
 			result = r;
@@ -350,18 +380,18 @@ static ncclResult_t run_tasks(bool ends)
 	return result;
 }
 
-static void drop_tasks(bool ends)
+static void drop_tasks(struct group *g, bool ends)
 {
-	for (size_t i = 0; i < group.ntasks; i++)
-		if (nccl_task_is_end(&group.tasks[i]) == ends)
-			nccl_task_drop(&group.tasks[i], group.error);
+	for (size_t i = 0; i < g->ntasks; i++)
+		if (nccl_task_is_end(&g->tasks[i]) == ends)
+			nccl_task_drop(&g->tasks[i], g->error);
 }
 
 /* Back to none; what was called may be called again in another. */
-static void forget(void)
+static void forget(struct group *g)
 {
-	for (size_t i = 0; i < group.ncalls; i++) {
-		struct nccl_call *c = &group.calls[i];
+	for (size_t i = 0; i < g->ncalls && g->holds; i++) {
+		struct nccl_call *c = &g->calls[i];
 
 		if (nccl_redop_is_created(c->redop) &&
 		    nccl_enter_any(c->comm, NCCL_THERE)) {
@@ -373,18 +403,22 @@ static void forget(void)
 		if (c->op == NCCL_WAIT_SIGNAL && c->count)
 			free((void *)(uintptr_t)c->descs);
 	}
-	for (size_t i = 0; i < group.nwindows; i++)
-		free(group.windows[i]);
-	free(group.windows);
-	if (group.calls != few_calls)
-		free(group.calls);
-	free(group.tasks);
-	memset(&group, 0, sizeof(group));
+	for (size_t i = 0; i < g->nwindows; i++)
+		free(g->windows[i]);
+	if (g->windows)
+		free(g->windows);
+	if (g->calls != g->few)
+		free(g->calls);
+	if (g->tasks)
+		free(g->tasks);
+	memset(g, 0, offsetof(struct group, few));
 }
 
 ncclResult_t ncclGroupStart(void)
 {
-	if (!group.depth++)
+	struct group *g = own_group();
+
+	if (!g->depth++)
 		atomic_fetch_add(&nccl_groups, 1);
 	return ncclSuccess;
 }
@@ -397,48 +431,50 @@ static bool is_good(ncclResult_t result)
 
 /* Ends it, however it goes; without its operations if they are only asked
  * about. */
-static ncclResult_t end_group(bool simulated)
+static ncclResult_t end_group(struct group *g, bool simulated)
 {
-	ncclResult_t result = group.error, r;
+	ncclResult_t result = g->error, r;
 
 	atomic_fetch_sub(&nccl_groups, 1);
-	group.depth = 0;
-	if (!group.ncalls && !group.ntasks && !group.nwindows) {
-		group.error = ncclSuccess;
+	g->depth = 0;
+	if (!g->ncalls && !g->ntasks && !g->nwindows) {
+		g->error = ncclSuccess;
 		return result;
 	}
 	if (result != ncclSuccess) {
-		drop_tasks(false);
-		drop_tasks(true);
-		forget();
+		drop_tasks(g, false);
+		drop_tasks(g, true);
+		forget(g);
 		return result;
 	}
-	result = run_tasks(false);
+	result = run_tasks(g, false);
 	if (result == ncclSuccess && !simulated)
-		result = run_windows();
+		result = run_windows(g);
 	if (is_good(result) && !simulated) {
-		r = run_calls();
+		r = run_calls(g);
 		if (r != ncclSuccess)
 			result = r;
 	}
-	r = run_tasks(true);
+	r = run_tasks(g, true);
 	if (r != ncclSuccess && is_good(result))
 		result = r;
-	forget();
+	forget(g);
 	return result;
 }
 
 ncclResult_t ncclGroupEnd(void)
 {
-	if (!group.depth)
+	struct group *g = own_group();
+
+	if (!g->depth)
 		return nccl_refuse(ncclInvalidUsage,
 				   "ncclGroupEnd: this thread has begun no "
 				   "group");
-	if (group.depth > 1) {
-		group.depth--;
+	if (g->depth > 1) {
+		g->depth--;
 		return ncclSuccess;
 	}
-	return end_group(false);
+	return end_group(g, false);
 }
 NCCL_ALIAS(ncclGroupEnd);
 
@@ -488,21 +524,21 @@ static ncclResult_t estimate(const struct nccl_call *c, double *us)
 }
 
 /* Those of one communicator come one after the other. */
-static ncclResult_t estimate_all(float *us)
+static ncclResult_t estimate_all(const struct group *g, float *us)
 {
 	double longest = 0;
 
-	for (size_t i = 0; i < group.ncalls; i++) {
+	for (size_t i = 0; i < g->ncalls; i++) {
 		double sum = 0, one;
 
-		for (size_t k = 0; k < group.ncalls; k++) {
+		for (size_t k = 0; k < g->ncalls; k++) {
 			ncclResult_t r;
 
-			if (group.calls[k].comm != group.calls[i].comm)
+			if (g->calls[k].comm != g->calls[i].comm)
 				continue;
 			if (k < i)
 				break; /* seen with an earlier one */
-			r = estimate(&group.calls[k], &one);
+			r = estimate(&g->calls[k], &one);
 			if (r != ncclSuccess)
 				return r;
 			sum += one;
@@ -516,16 +552,17 @@ static ncclResult_t estimate_all(float *us)
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 {
+	struct group *g = own_group();
 	ncclResult_t result = ncclSuccess;
 	float us = -1;
 
-	if (!group.depth)
+	if (!g->depth)
 		return nccl_refuse(
 			ncclInvalidUsage,
 			"ncclGroupSimulateEnd: this thread has begun "
 			"no group");
-	if (group.depth > 1) {
-		group.depth--;
+	if (g->depth > 1) {
+		g->depth--;
 		return ncclSuccess;
 	}
 	if (info &&
@@ -535,11 +572,11 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 				     "size %zu: not initialised by "
 				     "NCCL_SIM_INFO_INITIALIZER",
 				     info->magic, info->size);
-	if (result == ncclSuccess && group.error == ncclSuccess)
-		result = estimate_all(&us);
+	if (result == ncclSuccess && g->error == ncclSuccess)
+		result = estimate_all(g, &us);
 	if (result != ncclSuccess)
-		nccl_group_fail(result);
-	result = end_group(true);
+		fail(g, result);
+	result = end_group(g, true);
 	if (is_good(result) && info)
 		info->estimatedTime = us;
 	return result;
