@@ -138,6 +138,7 @@ static bool cost_stage(struct costing *k, int i, int at)
 		  k->p->pipelines, &c->memory);
 	k->c->fits &= c->memory.total <= c->memory.limit;
 	sim->node = k->j->fleet.links->node_of[s->rank[0]];
+	sim->island = k->j->fleet.links->island_of[sim->node];
 	sim->forward = c->forward;
 	sim->backward = c->backward;
 	return true;
@@ -156,10 +157,14 @@ static void cost_boundary(struct costing *k, int i, int at)
 			  c->send_bytes);
 	sim->send = c->send_s = t.seconds;
 	sim->send_way = t.way;
+	sim->send_out = t.out;
+	sim->send_in = t.in;
 	t = wire_boundary(&k->j->wire, b->rank, b->tp, a->rank, a->tp,
 			  c->send_bytes);
 	sim->back = t.seconds;
 	sim->back_way = t.way;
+	sim->back_out = t.out;
+	sim->back_in = t.in;
 }
 
 /* ---- gradients ---- */
@@ -418,6 +423,7 @@ bool cost_of(struct job *j, const struct plan *p, schedule_tell *tell,
 	*out = (struct cost){.fits = true};
 	good = prepare(&k) && cost_sync(&k);
 	if (good) {
+		/* There is a node at least in each island. */
 		end = schedule_run(k.sim, p->pipelines, j->fleet.nodes,
 				   p->schedule, p->overlap, tell, ctx);
 		good = !isnan(end);

@@ -32,6 +32,7 @@ struct simulation {
 	int actors;
 	int *heap, heaped; /* actors that may go on, earliest first */
 	double *up, *down; /* [node]: when the way is free */
+	double *out, *in;  /* [island]: likewise */
 	bool blocking;
 	bool eager; /* who gives is held, who takes is not */
 	schedule_tell *tell;
@@ -173,23 +174,38 @@ static void show(const struct simulation *s, const struct actor *a, char what,
 		s->tell(&e, s->ctx);
 }
 
-/* When a message may begin that is ready at `ready`; takes the ways. */
-static double book(struct simulation *s, uint32_t from, uint32_t to,
-		   double ready, double way)
-{
-	double begin = ready;
-
-	if (from == to || way <= 0)
-		return begin;
-	begin = fmax(begin, fmax(s->up[from], s->down[to]));
-	s->up[from] = s->down[to] = begin + way;
-	return begin;
-}
-
 static struct schedule_stage *stage_of(const struct simulation *s,
 				       const struct actor *a)
 {
 	return &s->pipeline[a->pipeline].stage[a->stage];
+}
+
+/* When a message may begin that is ready at `ready`; takes the ways. The
+ * boundary's cost is with the stage before it. */
+static double book(struct simulation *s, const struct schedule_stage *from,
+		   const struct schedule_stage *to, bool forward, double ready)
+{
+	const struct schedule_stage *lower = forward ? from : to;
+	double way = forward ? lower->send_way : lower->back_way;
+	double out = forward ? lower->send_out : lower->back_out;
+	double in = forward ? lower->send_in : lower->back_in;
+	double begin = ready;
+
+	if (from->node == to->node || way <= 0)
+		return begin;
+	begin = fmax(begin, fmax(s->up[from->node], s->down[to->node]));
+	if (from->island == to->island) {
+		s->up[from->node] = s->down[to->node] = begin + way;
+		return begin;
+	}
+	if (out > 0)
+		begin = fmax(begin, s->out[from->island]);
+	if (in > 0)
+		begin = fmax(begin, s->in[to->island]);
+	s->up[from->node] = s->down[to->node] = begin + way;
+	s->out[from->island] = fmax(s->out[from->island], begin + out);
+	s->in[to->island] = fmax(s->in[to->island], begin + in);
+	return begin;
 }
 
 /* An activation goes from stage `a` on, or a gradient back. */
@@ -197,11 +213,9 @@ static double send(struct simulation *s, const struct actor *a, bool forward,
 		   int micro_batch, double ready)
 {
 	struct schedule_stage *st = stage_of(s, a);
-	/* The boundary's cost is with the stage before it. */
-	struct schedule_stage *lower = forward ? st : st - 1;
-	double begin = book(s, st->node, forward ? st[1].node : st[-1].node,
-			    ready, forward ? lower->send_way : lower->back_way);
-	double end = begin + (forward ? lower->send : lower->back);
+	struct schedule_stage *to = forward ? st + 1 : st - 1;
+	double begin = book(s, st, to, forward, ready);
+	double end = begin + (forward ? st->send : to->back);
 
 	show(s, a, forward ? 's' : 'g', micro_batch, begin, end);
 	return end;
@@ -343,7 +357,7 @@ static void run(struct simulation *s)
 
 /* ---- from beginning to end ---- */
 
-static bool prepare(struct simulation *s, int pipelines, uint32_t nodes,
+static bool prepare(struct simulation *s, int pipelines, uint32_t places,
 		    enum plan_schedule schedule)
 {
 	int n = 0;
@@ -355,9 +369,13 @@ static bool prepare(struct simulation *s, int pipelines, uint32_t nodes,
 	s->actors = n;
 	s->actor = calloc((size_t)n, sizeof(*s->actor));
 	s->heap = calloc((size_t)n + 1, sizeof(*s->heap));
-	s->up = calloc(nodes, sizeof(*s->up));
-	s->down = calloc(nodes, sizeof(*s->down));
-	if (!s->actor || !s->heap || !s->up || !s->down)
+	s->up = calloc(places, 4 * sizeof(*s->up));
+	if (s->up) {
+		s->down = s->up + places;
+		s->out = s->down + places;
+		s->in = s->out + places;
+	}
+	if (!s->actor || !s->heap || !s->up)
 		return false;
 	for (int p = 0; p < pipelines; p++) {
 		struct schedule_pipeline *l = &s->pipeline[p];
@@ -390,7 +408,7 @@ static bool prepare(struct simulation *s, int pipelines, uint32_t nodes,
 }
 
 double schedule_run(struct schedule_pipeline *pipeline, int pipelines,
-		    uint32_t nodes, enum plan_schedule schedule,
+		    uint32_t places, enum plan_schedule schedule,
 		    enum plan_overlap overlap, schedule_tell *tell, void *ctx)
 {
 	struct simulation s = {.pipeline = pipeline,
@@ -401,7 +419,7 @@ double schedule_run(struct schedule_pipeline *pipeline, int pipelines,
 	double end = NAN;
 
 	s.first = calloc((size_t)pipelines, sizeof(*s.first));
-	if (s.first && prepare(&s, pipelines, nodes, schedule)) {
+	if (s.first && prepare(&s, pipelines, places, schedule)) {
 		run(&s);
 		end = 0;
 		for (int i = 0; i < s.actors; i++) {
@@ -418,6 +436,5 @@ double schedule_run(struct schedule_pipeline *pipeline, int pipelines,
 	free(s.actor);
 	free(s.heap);
 	free(s.up);
-	free(s.down);
 	return end;
 }

@@ -6,8 +6,8 @@
  * both sides are held until it is through. Eager: only who sends is held, as
  * what receives has room for it. Else messages start when the forward or
  * backward pass has ended and hold nobody who does not wait for them. Messages
- * queue for the way out of a node and for the way into one, also those of other
- * pipelines.
+ * queue for the ways out of a node and its island, and for those into the other
+ * ones, also those of other pipelines.
  */
 #ifndef DICOMM_PLANNER_COST_SCHEDULE_H
 #define DICOMM_PLANNER_COST_SCHEDULE_H
@@ -19,10 +19,12 @@
 
 struct schedule_stage {
 	double forward, backward; /* seconds of one micro-batch */
-	uint32_t node;
+	uint32_t node, island;
 	/* To the next stage and back: seconds, and how long that takes the ways
-	 * of the nodes. */
-	double send, send_way, back, back_way;
+	 * of the nodes, the way out of the one island, and that into the other.
+	 */
+	double send, send_way, send_out, send_in;
+	double back, back_way, back_out, back_in;
 	/* Set by the simulation: */
 	double end;          /* of its last backward pass */
 	double busy, moving; /* in passes; in messages that hold it */
@@ -43,9 +45,10 @@ struct schedule_event {
 };
 typedef void schedule_tell(const struct schedule_event *e, void *ctx);
 
-/* Seconds until all is done; NAN: out of memory. `tell` may be NULL. */
+/* Seconds until all is done; NAN: out of memory. Nodes and islands are numbered
+ * below `places`. `tell` may be NULL. */
 double schedule_run(struct schedule_pipeline *pipeline, int pipelines,
-		    uint32_t nodes, enum plan_schedule schedule,
+		    uint32_t places, enum plan_schedule schedule,
 		    enum plan_overlap overlap, schedule_tell *tell, void *ctx);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "planner/input/input.h"
+#include "src/base/hash.h"
 
 bool job_open(struct job *j, const char *cluster, const char *model,
 	      const char *profile, int seq, int global_batch)
@@ -31,7 +32,7 @@ close:
 
 void job_close(struct job *j)
 {
-	for (int i = 0; i < j->tables; i++)
+	for (size_t i = 0; i < j->table_room; i++)
 		free(j->table[i]);
 	free(j->table);
 	wire_close(&j->wire);
@@ -216,44 +217,63 @@ static void fill(struct job *j, struct table *t)
 	find_shared(m, size, t);
 }
 
-static const struct table *look_up(const struct job *j, int kind, int tp,
-				   int micro_batch)
+/* Its place, or the one that is free for it. */
+static size_t place_of(struct table *const *list, size_t room, int kind, int tp,
+		       int micro_batch)
 {
-	for (int i = 0; i < j->tables; i++) {
-		const struct table *t = j->table[i];
+	int key[3] = {kind, tp, micro_batch};
+	size_t i = hash_bytes(HASH_START, key, sizeof(key)) % room;
 
-		if (t->kind == kind && t->tp == tp &&
-		    t->micro_batch == micro_batch)
-			return t;
+	while (list[i] && (list[i]->kind != kind || list[i]->tp != tp ||
+			   list[i]->micro_batch != micro_batch))
+		i = (i + 1) % room;
+	return i;
+}
+
+static bool grow(struct job *j)
+{
+	size_t room = j->table_room ? 2 * j->table_room : 64;
+	struct table **larger = calloc(room, sizeof(struct table *));
+
+	if (!larger)
+		return false;
+	for (size_t i = 0; i < j->table_room; i++) {
+		struct table *t = j->table[i];
+
+		if (t)
+			larger[place_of(larger, room, t->kind, t->tp,
+					t->micro_batch)] = t;
 	}
-	return NULL;
+	free(j->table);
+	j->table = larger;
+	j->table_room = room;
+	return true;
 }
 
 const struct table *table_of(struct job *j, int kind, int tp, int micro_batch)
 {
-	const struct table *found;
-	struct table **list, *t;
+	struct table *t = NULL;
+	size_t at;
 
 	pthread_mutex_lock(&j->lock);
-	found = look_up(j, kind, tp, micro_batch);
-	if (found)
+	if (2 * (size_t)j->tables >= j->table_room && !grow(j))
+		goto unlock;
+	at = place_of(j->table, j->table_room, kind, tp, micro_batch);
+	t = j->table[at];
+	if (t)
 		goto unlock;
 	t = calloc(1, sizeof(*t));
-	list = realloc(j->table, (size_t)(j->tables + 1) * sizeof(*list));
-	if (list)
-		j->table = list;
-	if (!t || !list) {
-		input_complain("out of memory");
-		free(t);
+	if (!t)
 		goto unlock;
-	}
 	t->kind = kind;
 	t->tp = tp;
 	t->micro_batch = micro_batch;
 	fill(j, t);
-	list[j->tables++] = t;
-	found = t;
+	j->table[at] = t;
+	j->tables++;
 unlock:
 	pthread_mutex_unlock(&j->lock);
-	return found;
+	if (!t)
+		input_complain("out of memory");
+	return t;
 }

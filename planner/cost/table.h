@@ -46,7 +46,8 @@ struct job {
 	struct wire wire;
 	int seq, global_batch;
 	pthread_mutex_t lock; /* of what follows */
-	struct table **table; /* [tables] */
+	struct table **table; /* [table_room]: by hash */
+	size_t table_room;
 	int tables;
 };
 

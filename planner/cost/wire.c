@@ -194,6 +194,19 @@ static double way_rate(const struct links *l, uint32_t from, uint32_t to)
 	return fmin(rate, or_plenty(l->island[l->island_of[to]].down));
 }
 
+/* Of messages between islands. */
+static void take_islands(const struct links *l, uint32_t from, uint32_t to,
+			 double bytes, struct wire_transfer *t)
+{
+	const struct links_pipe *a = &l->island[l->island_of[from]];
+	const struct links_pipe *b = &l->island[l->island_of[to]];
+
+	if (a == b)
+		return;
+	t->out = a->up ? bytes / (double)a->up : 0;
+	t->in = b->down ? bytes / (double)b->down : 0;
+}
+
 static double pair_rate(const struct links *l, uint32_t from, uint32_t to,
 			int pairs)
 {
@@ -235,8 +248,10 @@ struct wire_transfer wire_boundary(const struct wire *w, const uint32_t *from,
 	double leader = hop + bytes / pair_rate(l, a, b, 1) +
 			(receivers > 1 ? HOP_PS * 1e-12 : 0);
 
-	return (struct wire_transfer){.seconds = fmin(spread, leader),
-				      .way = a == b ? 0
-						    : bytes / way_rate(l, a, b),
-				      .spread = spread < leader};
+	struct wire_transfer t = {.seconds = fmin(spread, leader),
+				  .way = a == b ? 0 : bytes / way_rate(l, a, b),
+				  .spread = spread < leader};
+
+	take_islands(l, a, b, bytes, &t);
+	return t;
 }

@@ -47,7 +47,9 @@ double wire_collective(struct wire *w, int op, const uint32_t *rank,
 /* One transfer from stage to stage, each of which holds all of the tensor. */
 struct wire_transfer {
 	double seconds;
-	double way;  /* of these, the ways of the nodes are taken for others */
+	/* Of these, for how long the ways of the nodes are taken for others,
+	 * and those out of and into their islands: 0 within one. */
+	double way, out, in;
 	bool spread; /* over several ranks, not from leader to leader */
 };
 struct wire_transfer wire_boundary(const struct wire *w, const uint32_t *from,

@@ -33,6 +33,16 @@ struct draft {
 	double seconds; /* estimated; INFINITY: not possible */
 };
 
+/* Lines that look alike cost alike. */
+#define DRAFT_MEMOS (1 << 12)
+struct draft_memo {
+	uint64_t key; /* 0: none */
+	int teams, room;
+	double fill, cycle;
+	int *last; /* owned */
+	bool *recompute;
+};
+
 /* What a search is about, and what it remembers of lines. One thread. */
 struct drafting {
 	struct job *job;

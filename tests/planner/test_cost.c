@@ -98,6 +98,34 @@ START_TEST(messages_queue_for_a_shared_way)
 }
 END_TEST
 
+/* From two nodes of one island to two of another: its way lets one pass at a
+ * time, or two if it is twice as fast as theirs. */
+START_TEST(messages_queue_for_the_way_of_an_island)
+{
+	for (int rate = 1; rate <= 2; rate++) {
+		struct schedule_stage a[2] = {
+			{.forward = 1,
+			 .backward = 1,
+			 .send = 4,
+			 .send_way = 4,
+			 .send_out = 4.0 / rate,
+			 .node = 0},
+			{.forward = 1, .backward = 1, .node = 2, .island = 1},
+		};
+		struct schedule_stage b[2] = {a[0], a[1]};
+		struct schedule_pipeline l[2] = {{a, 2, 1, 0}, {b, 2, 1, 0}};
+
+		b[0].node = 1;
+		b[1].node = 3;
+		ck_assert_double_eq_tol(schedule_run(l, 2, 4, PLAN_1F1B,
+						     PLAN_OVERLAP_P2P, NULL,
+						     NULL),
+					1 + 4.0 / rate + 4 + 2 + 1, 1e-9);
+		ck_assert_double_eq_tol(a[0].end, 1 + 4 + 2 + 1, 1e-9);
+	}
+}
+END_TEST
+
 /* Plain 1F1B waits for each activation and its gradient, once they take longer
  * than what a stage has to do meanwhile; with one micro-batch more it does not,
  * and messages cost what they cost the first and the last one. */
@@ -436,6 +464,7 @@ int main(void)
 	tcase_add_test(t, the_bubble_of_equal_stages_is_exact);
 	tcase_add_test(t, blocking_messages_hold_both_stages);
 	tcase_add_test(t, messages_queue_for_a_shared_way);
+	tcase_add_test(t, messages_queue_for_the_way_of_an_island);
 	tcase_add_test(t, a_micro_batch_ahead_hides_messages);
 	tcase_add_test(t, memory_is_what_the_closed_form_says);
 	tcase_add_test(t, check_names_the_place_and_the_value);
