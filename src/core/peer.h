@@ -23,6 +23,8 @@ struct channel {
 	uint64_t out_base, in_base;
 	/* The last message that was sent; some numbers are not used. */
 	uint64_t out_last;
+	/* The last message for which a credit is known. */
+	uint64_t out_credit;
 	struct tp_outbox out; /* out.released is NULL until connected */
 	struct tp_inbox in;   /* in.lines is NULL until connected */
 	/* All messages up to this one are consumed. on_query() of another
@@ -61,6 +63,22 @@ struct peer {
 	 * operations. */
 	uint64_t sends, recvs;
 	struct operation *last_send, *last_recv;
+};
+
+/* Bytes on their way to a peer, in messages that follow the last one of their
+ * channel; see src/message/send.h. */
+struct message_send {
+	struct peer *peer;
+	enum tp_class class;
+	uint32_t signature; /* of each of the messages */
+	const uint8_t *from;
+	uint64_t bytes;
+	/* Fewer bytes are copied into slots rather than sent as a reference. */
+	uint64_t threshold;
+	uint64_t moved; /* bytes that have been put */
+	/* The bytes must not change before the peer has released this message;
+	 * 0: all were copied. */
+	uint64_t until;
 };
 
 /* An open transport of this communicator. */

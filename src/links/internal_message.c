@@ -4,27 +4,18 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/core/message.h"
 #include "src/core/operation.h"
 #include "src/core/paths.h"
 #include "src/core/connect.h"
-
-static dicomm_result_t channel_to(const struct internal_messages *t, int rank,
-				  struct peer **peer, struct channel **channel)
-{
-	TRY(comm_peer(t->comm, rank, peer));
-	*channel = &(*peer)->channel[TP_COLLECTIVE];
-	return DICOMM_SUCCESS;
-}
+#include "src/message/send.h"
 
 dicomm_result_t internal_most(const struct internal_messages *t, int rank,
 			      size_t *bytes)
 {
 	struct tp_limits limits;
 	struct peer *peer;
-	struct channel *channel;
 
-	TRY(channel_to(t, rank, &peer, &channel));
+	TRY(comm_peer(t->comm, rank, &peer));
 	/* Use the transport's own limit, not the one that devices use to avoid
 	 * host memory. */
 	peer->transport->limits(peer->tp, &limits);
@@ -35,24 +26,11 @@ dicomm_result_t internal_most(const struct internal_messages *t, int rank,
 dicomm_result_t internal_put(const struct internal_messages *t, int rank,
 			     const void *body, size_t bytes)
 {
-	dicomm_result_t status;
 	struct peer *peer;
-	struct channel *channel;
-	uint64_t seq;
 
-	TRY(channel_to(t, rank, &peer, &channel));
-	TRY(comm_connect_out(peer, TP_COLLECTIVE));
-	seq = channel->out_base + 1;
-	if (seq >
-	    atomic_load_explicit(channel->out.released, memory_order_acquire) +
-		    peer->limits.slots)
-		return DICOMM_AGAIN;
-	status = peer->transport->put(peer->tp, TP_COLLECTIVE, seq,
-				      t->signature, TP_DATA, body, bytes);
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-		return status;
-	channel->out_base = channel->out_last = seq;
-	return DICOMM_SUCCESS;
+	TRY(comm_peer(t->comm, rank, &peer));
+	return message_put(peer, TP_COLLECTIVE, t->signature, TP_DATA, body,
+			   bytes, NULL);
 }
 
 uint64_t internal_under_way(const struct internal_messages *t, int rank)
@@ -91,7 +69,8 @@ dicomm_result_t internal_take(const struct internal_messages *t, int rank,
 	struct channel *channel;
 	uint64_t seq;
 
-	TRY(channel_to(t, rank, &peer, &channel));
+	TRY(comm_peer(t->comm, rank, &peer));
+	channel = &peer->channel[TP_COLLECTIVE];
 	if (!channel->in.lines)
 		TRY(comm_connect_in(t->comm, peer, TP_COLLECTIVE));
 	seq = channel->in_base + 1;

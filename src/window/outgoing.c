@@ -5,9 +5,9 @@
 
 #include "src/base/log.h"
 #include "src/core/connect.h"
-#include "src/core/message.h"
 #include "src/core/paths.h"
 #include "src/device/device.h"
+#include "src/message/send.h"
 #include "src/window/window.h"
 
 #define STRIDE (WINDOW_HEAD_BYTES + WINDOW_EAGER)
@@ -78,50 +78,18 @@ void outgoing_remove(struct partner *to, const struct transfer *t)
 		to->unsent = t->next;
 }
 
-/* The peer writes how far it has released whenever it takes a message, so a
- * look there costs this rank a cache miss: it looks when it runs out. */
-static bool may_leave(const struct peer *peer, struct partner *to, uint64_t seq)
-{
-	if (__builtin_expect(seq <= to->credit, 1))
-		return true;
-	to->credit = atomic_load_explicit(peer->channel[TP_WINDOW].out.released,
-					  memory_order_acquire) +
-		     peer->limits.slots;
-	return seq <= to->credit;
-}
-
-/* Put the next message. AGAIN: later. */
-static dicomm_result_t put(struct peer *peer, struct partner *to,
-			   uint32_t signature, enum tp_kind kind,
-			   const void *body, uint64_t len)
-{
-	struct channel *channel = window_channel(peer);
-	uint64_t seq = channel->out_base + 1;
-	dicomm_result_t status;
-
-	if (!channel->out.released)
-		TRY(comm_connect_out(peer, TP_WINDOW));
-	if (!may_leave(peer, to, seq))
-		return DICOMM_AGAIN;
-	status = peer->transport->put(peer->tp, TP_WINDOW, seq, signature, kind,
-				      body, len);
-	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)
-		channel->out_base = channel->out_last = seq;
-	return status;
-}
-
 /* A head and the bytes that go with it, len of them. They lie where nothing
  * changes them while the transport may still read them. */
-static inline dicomm_result_t put_with(struct peer *peer, struct partner *to,
+static inline dicomm_result_t put_with(struct peer *peer,
+				       const struct partner *to,
 				       struct window_words words,
 				       const void *from, uint64_t len)
 {
 	struct channel *channel = window_channel(peer);
 	uint64_t seq = channel->out_base + 1;
-	dicomm_result_t status;
 	uint8_t *room;
 
-	if (!may_leave(peer, to, seq))
+	if (!message_has_credit(peer, channel, seq))
 		return DICOMM_AGAIN;
 	room = to->room + (seq & to->room_mask) * STRIDE;
 	memcpy(room, &words.first, 8);
@@ -130,74 +98,29 @@ static inline dicomm_result_t put_with(struct peer *peer, struct partner *to,
 	memcpy(room + 24, &words.last, 8);
 	if (len)
 		window_copy(room + WINDOW_HEAD_BYTES, from, len);
-	status = peer->transport->put(peer->tp, TP_WINDOW, seq, WINDOW_HEAD,
-				      TP_DATA, room, WINDOW_HEAD_BYTES + len);
-	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)
-		channel->out_base = channel->out_last = seq;
-	return status;
+	return message_put_next(peer, TP_WINDOW, WINDOW_HEAD, TP_DATA, room,
+				WINDOW_HEAD_BYTES + len, NULL);
 }
 
-static dicomm_result_t put_head(struct peer *peer, struct partner *to,
-				struct transfer *t)
+static dicomm_result_t put_head(struct dicomm_comm *comm, struct peer *peer,
+				const struct partner *to, struct transfer *t)
 {
-	uint64_t len = t->head.what == WINDOW_GET ? 0 : t->head.bytes;
-	dicomm_result_t status;
+	uint64_t bytes =
+		t->head.what == WINDOW_GET || t->on_device ? 0 : t->head.bytes;
+	uint64_t len = bytes <= to->eager ? bytes : 0;
 
 	if (!window_channel(peer)->out.released)
 		TRY(comm_connect_out(peer, TP_WINDOW));
-	if (len > to->eager || t->on_device)
-		len = 0;
-	status = put_with(peer, to, window_head_pack(&t->head), t->from, len);
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-		return status;
+	TRY(put_with(peer, to, window_head_pack(&t->head), t->from, len));
 	t->headed = true;
-	t->moved = len;
+	t->send = (struct message_send){.peer = peer,
+					.class = TP_WINDOW,
+					.signature = WINDOW_BYTES,
+					.from = t->from,
+					.bytes = bytes,
+					.threshold = comm->map_threshold,
+					.moved = len};
 	return DICOMM_SUCCESS;
-}
-
-/* Is one reference better than many messages? */
-static bool refer(const struct dicomm_comm *comm, struct peer *peer,
-		  const struct transfer *t, struct tp_ref *ref)
-{
-	uint64_t bytes = t->head.bytes;
-
-	if (bytes < comm->map_threshold || peer->limits.prefers_eager ||
-	    (!peer->transport->intra_node && bytes <= peer->limits.eager_bytes))
-		return false;
-	return peer->transport->offer(peer->tp, t->from, bytes, TP_WANT_COPY,
-				      ref);
-}
-
-static dicomm_result_t put_bytes(const struct dicomm_comm *comm,
-				 struct peer *peer, struct partner *to,
-				 struct transfer *t, bool *moved)
-{
-	struct channel *channel = window_channel(peer);
-	uint64_t bytes = t->head.bytes;
-	struct tp_ref ref;
-	dicomm_result_t status;
-
-	if (!t->moved && refer(comm, peer, t, &ref)) {
-		TRY(put(peer, to, WINDOW_BYTES, TP_REF, &ref, bytes));
-		t->moved = bytes;
-		t->seq = channel->out_base;
-		return DICOMM_SUCCESS;
-	}
-	for (int i = 0; t->moved < bytes && i < WINDOW_BUDGET; i++) {
-		uint64_t len = bytes - t->moved;
-
-		if (len > peer->limits.eager_bytes)
-			len = peer->limits.eager_bytes;
-		status = put(peer, to, WINDOW_BYTES, TP_DATA,
-			     t->from + t->moved, len);
-		if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-			return status;
-		*moved = true;
-		t->moved += len;
-		if (status == DICOMM_IN_PROGRESS)
-			t->seq = channel->out_base;
-	}
-	return t->moved < bytes ? DICOMM_AGAIN : DICOMM_SUCCESS;
 }
 
 /* Copy the next bytes from the device. */
@@ -205,62 +128,39 @@ static dicomm_result_t stage_next(struct dicomm_comm *comm, struct transfer *t)
 {
 	struct device *dev = comm->dev;
 	struct stage *st = device_window_stage(dev, t, 0, true);
-	uint64_t len = t->head.bytes - t->moved;
+	uint64_t len = t->head.bytes - t->staged;
 
 	if (!st)
 		return DICOMM_AGAIN;
 	if (len > dev->stage_bytes)
 		len = dev->stage_bytes;
 	t->stage = st;
-	t->staged_from = t->moved;
-	t->staged = t->moved + len;
-	t->staged_seq = 0;
+	t->send.from = st->host;
+	t->send.bytes = len;
+	t->send.threshold = UINT64_MAX;
+	t->send.moved = t->send.until = 0;
 	dev->unmarked = true;
-	TRY(dev->work->copy(dev->stream, st->device, t->from + t->moved, len));
+	TRY(dev->work->copy(dev->stream, st->device, t->from + t->staged, len));
+	t->staged += len;
 	return device_mark(dev, st);
 }
 
-/* Put messages of what is staged. */
-static dicomm_result_t put_staged(struct peer *peer, struct partner *to,
-				  struct transfer *t, bool *moved)
-{
-	while (t->moved < t->staged) {
-		uint64_t len = t->staged - t->moved;
-		dicomm_result_t status;
-
-		if (len > peer->limits.eager_bytes)
-			len = peer->limits.eager_bytes;
-		status = put(peer, to, WINDOW_BYTES, TP_DATA,
-			     t->stage->host + (t->moved - t->staged_from), len);
-		if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-			return status;
-		*moved = true;
-		t->moved += len;
-		if (status == DICOMM_IN_PROGRESS)
-			t->staged_seq = window_channel(peer)->out_base;
-	}
-	t->stage->phase = STAGE_SENT;
-	return DICOMM_SUCCESS;
-}
-
-/* The same as put_bytes(), from the memory of a device. */
-static dicomm_result_t put_from_device(struct dicomm_comm *comm,
-				       struct peer *peer, struct partner *to,
-				       struct transfer *t, bool *moved)
+/* Send the bytes of one staging buffer after the other. */
+static dicomm_result_t send_from_device(struct dicomm_comm *comm,
+					struct transfer *t, bool *moved)
 {
 	for (;;) {
 		if (!t->stage) {
-			if (t->moved == t->head.bytes)
+			if (t->staged == t->head.bytes)
 				return DICOMM_SUCCESS;
 			TRY(stage_next(comm, t));
 			*moved = true;
 		}
 		if (t->stage->phase == STAGE_QUEUED)
 			return DICOMM_AGAIN;
-		if (t->stage->phase == STAGE_REACHED)
-			TRY(put_staged(peer, to, t, moved));
-		if (atomic_load_explicit(window_channel(peer)->out.released,
-					 memory_order_acquire) < t->staged_seq)
+		TRY(message_send_turn(&t->send, moved));
+		t->stage->phase = STAGE_SENT;
+		if (!message_send_released(&t->send))
 			return DICOMM_AGAIN;
 		device_stage_free(comm->dev, t->stage);
 		t->stage = NULL;
@@ -269,17 +169,17 @@ static dicomm_result_t put_from_device(struct dicomm_comm *comm,
 }
 
 static dicomm_result_t send_one(struct dicomm_comm *comm, struct peer *peer,
-				struct partner *to, struct transfer *t,
+				const struct partner *to, struct transfer *t,
 				bool *moved)
 {
 	if (!t->headed) {
-		TRY(put_head(peer, to, t));
+		TRY(put_head(comm, peer, to, t));
 		*moved = true;
 	}
 	if (t->head.what != WINDOW_GET && t->on_device)
-		TRY(put_from_device(comm, peer, to, t, moved));
-	else if (t->head.what != WINDOW_GET && t->moved < t->head.bytes)
-		TRY(put_bytes(comm, peer, to, t, moved));
+		TRY(send_from_device(comm, t, moved));
+	else
+		TRY(message_send_turn(&t->send, moved));
 	*moved = true;
 	return DICOMM_SUCCESS;
 }
@@ -300,7 +200,6 @@ dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved)
 	struct partner *to = partner_of(comm, rank);
 	struct peer *peer = &comm->peers[rank];
 	struct transfer *t;
-	uint64_t released;
 
 	while ((t = to->unsent)) {
 		dicomm_result_t status = send_one(comm, peer, to, t, moved);
@@ -310,11 +209,8 @@ dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved)
 		TRY(status);
 		to->unsent = t->next;
 	}
-	if (to->first == to->unsent)
-		return DICOMM_SUCCESS;
-	released = atomic_load_explicit(window_channel(peer)->out.released,
-					memory_order_acquire);
-	while ((t = to->first) != to->unsent && released >= t->seq) {
+	while ((t = to->first) != to->unsent &&
+	       message_send_released(&t->send)) {
 		to->first = t->next;
 		*moved = true;
 		done(comm, t);
@@ -326,19 +222,16 @@ bool outgoing_quick(struct dicomm_comm *comm, int rank, const void *from,
 		    uint64_t first, uint64_t offset, uint64_t bytes,
 		    uint64_t last)
 {
-	struct partner *to = partner_of(comm, rank);
+	const struct partner *to = partner_of(comm, rank);
 	struct peer *peer = &comm->peers[rank];
-	dicomm_result_t status;
 
 	if (!to->room || to->first || bytes > to->eager ||
 	    !window_channel(peer)->out.released)
 		return false;
 	/* A failure comes again, and is reported then. */
-	status = put_with(peer, to,
-			  (struct window_words){first, offset, bytes, last},
-			  from, bytes);
-	if (__builtin_expect(status != DICOMM_SUCCESS, 0) &&
-	    status != DICOMM_IN_PROGRESS)
+	if (put_with(peer, to,
+		     (struct window_words){first, offset, bytes, last}, from,
+		     bytes) != DICOMM_SUCCESS)
 		return false;
 	comm->stats.messages_sent++;
 	comm->stats.bytes_sent += bytes;

@@ -121,13 +121,12 @@ struct transfer {
 	struct transfer *next;
 	struct window_head head;
 	const uint8_t *from;
-	uint64_t moved; /* bytes that were put */
-	uint64_t seq;   /* done when the peer has released this message */
-	/* From the memory of a device: the staging buffer with bytes from
-	 * `staged_from` up to `staged`, and the last message from there */
+	struct message_send send; /* of a device: of the staging buffer */
+	/* From the memory of a device: the staging buffer that is sent, and the
+	 * bytes that were copied into staging buffers */
 	bool on_device;
 	struct stage *stage;
-	uint64_t staged_from, staged, staged_seq;
+	uint64_t staged;
 	bool headed, done;
 	bool owned; /* the queue frees it */
 };
@@ -163,8 +162,6 @@ struct partner {
 	/* To the peer: transfers that are not done; those from `unsent` on are
 	 * not put as a whole. */
 	struct transfer *first, *unsent;
-	/* The last message for which a credit is known */
-	uint64_t credit;
 	/* Heads, with bytes that go with them, while they are sent: a place for
 	 * each slot, and room_mask + 1 of them */
 	uint8_t *room;
