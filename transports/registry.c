@@ -45,3 +45,6 @@ const struct transport *transport_find(const char *name)
 			return transports[i];
 	return NULL;
 }
+
+_Static_assert(sizeof(transports) / sizeof(*transports) <= TP_TRANSPORTS + 1,
+	       "more transports than masks of them have bits: TP_TRANSPORTS");

@@ -346,6 +346,9 @@ struct transport {
 	uint64_t (*memory)(const struct tp_device *dev);
 };
 
+/* The longest list of transports: a set of them is a mask of 8 bits. */
+#define TP_TRANSPORTS 8
+
 /* All transports; two ranks use the first that both have. NULL ends the list. A
  * transport that this build lacks is listed, but is not usable and cannot be
  * opened. */

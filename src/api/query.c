@@ -131,7 +131,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	}
 	if (comm->bounce_buffers.memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		if (comm->transports[i].device)
 			s.memory_bytes += comm->transports[i].transport->memory(
 				comm->transports[i].device);

@@ -188,7 +188,7 @@ void comm_free(struct dicomm_comm *comm)
 	prepare_free_all(comm);
 	/* Begin to close with all peers, so that they are waited for together.
 	 */
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		if (comm->transports[i].device)
 			comm->transports[i].transport->close(
 				comm->transports[i].device);

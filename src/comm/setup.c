@@ -222,7 +222,7 @@ static dicomm_result_t open_transports(struct dicomm_comm *comm,
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
 	auth_key_from_text("dicomm wires", comm->id.text, config.key);
-	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; transports[i]; i++) {
 		if (!is_one_of(transports[i], which) ||
 		    !comm_list_has(list, transports[i]))
 			continue;
@@ -331,7 +331,7 @@ static uint32_t wished_local_slot_bytes(const struct dicomm_comm *comm)
 
 static void widen_local(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
 		struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->set_slot_bytes)
@@ -432,7 +432,7 @@ static dicomm_result_t check_closed(struct dicomm_comm *comm)
 {
 	bool closed = false;
 
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		closed |= *comm->why_closed[i] != '\0';
 	for (int r = 0; closed && r < comm->ranks; r++)
 		if (r != comm->rank && !comm->peers[r].transports)
@@ -457,7 +457,7 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	if (comm->local_slot_bytes)
 		widen_local(comm);
 	status = open_transports(comm, which, reasons);
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		any |= comm->transports[i].transport != NULL;
 	if (comm->config.transports)
 		list = comm->config.transports;
@@ -621,7 +621,7 @@ static dicomm_result_t exchange_members(struct dicomm_comm *comm)
 
 static void tell_cores_are_shared(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->share_cores)

@@ -190,9 +190,9 @@ struct dicomm_comm {
 	uint32_t address_rest;
 	struct peer_access *peer_access; /* NULL: all ranks have host memory */
 	struct transport_access *transport_access; /* NULL as above */
-	struct comm_transport transports[COMM_TRANSPORTS];
+	struct comm_transport transports[TP_TRANSPORTS];
 	/* Why this rank could not open them; "": it has not tried, or has */
-	char why_closed[COMM_TRANSPORTS][160];
+	char why_closed[TP_TRANSPORTS][160];
 	/* The transport that carries all messages, if there is only one and a
 	 * thread can sleep on it; otherwise NULL. */
 	struct comm_transport *only_transport;

@@ -40,7 +40,7 @@ static bool serving;    /* there is a thread */
  * progress without this rank. */
 static bool has_remote_transport(const struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		if (comm->transports[i].device &&
 		    !comm->transports[i].transport->intra_node)
 			return true;

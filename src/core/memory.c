@@ -10,7 +10,7 @@
 
 void comm_mem_deregister(struct dicomm_comm *comm, struct mem_handles *handles)
 {
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		if (handles->transports & 1u << i)
 			comm->transports[i].transport->mem_dereg(
 				comm->transports[i].device, handles->on[i]);
@@ -24,7 +24,7 @@ dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 	dicomm_result_t status;
 
 	handles->transports = 0;
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
 		struct comm_transport *w = &comm->transports[i];
 
 		if (!w->device)

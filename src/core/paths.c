@@ -29,7 +29,7 @@ uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
 	uint8_t mask = 0;
 	char why[160];
 
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		if (comm->transports[i].device &&
 		    reaches_by(comm, &comm->transports[i], rank, why,
 			       sizeof(why)))
@@ -98,7 +98,7 @@ dicomm_result_t comm_no_path(struct dicomm_comm *comm, int rank)
 	char reasons[512] = "", why[160];
 	size_t n = 0;
 
-	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++)
+	for (size_t i = 0; transports[i]; i++)
 		if (explain(comm, i, rank, why, sizeof(why)) &&
 		    n < sizeof(reasons))
 			n += (size_t)snprintf(reasons + n, sizeof(reasons) - n,
@@ -128,7 +128,7 @@ bool comm_flush(struct dicomm_comm *comm)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && !w->transport->flush(w->device))
@@ -141,7 +141,7 @@ bool comm_landed(struct dicomm_comm *comm)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 
 		if (w->device && w->transport->delivered &&

@@ -14,9 +14,6 @@ struct dicomm_comm;
 struct neighbour;
 struct operation;
 
-/* Most transports; struct peer has a bit for each. */
-#define COMM_TRANSPORTS 4
-
 /* Messages of one class to and from one peer. An operation numbers its messages
  * from the base up, and advances the base when it ends. */
 struct channel {
@@ -91,7 +88,7 @@ struct comm_transport {
 
 /* Handles of one buffer on all transports. */
 struct mem_handles {
-	struct tp_mem *on[COMM_TRANSPORTS];
+	struct tp_mem *on[TP_TRANSPORTS];
 	unsigned transports; /* bit i: registered with transport i */
 };
 

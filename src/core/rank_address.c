@@ -10,7 +10,7 @@
 #include "src/core/member.h"
 #include "src/core/peer.h"
 
-#define ADDRESS_MOST (COMM_TRANSPORTS * sizeof(struct tp_blob))
+#define ADDRESS_MOST (TP_TRANSPORTS * sizeof(struct tp_blob))
 
 /* Format: for each transport the length of its address, then its bytes. */
 static uint32_t write_whole(struct dicomm_comm *comm,
@@ -18,7 +18,7 @@ static uint32_t write_whole(struct dicomm_comm *comm,
 {
 	uint32_t at = 0;
 
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; transports[i]; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 		struct tp_blob address = {.len = 0};
 

@@ -211,7 +211,7 @@ static dicomm_result_t broken_transport(const struct wait_for *f,
 {
 	struct dicomm_comm *comm = f->comm;
 
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 		dicomm_result_t status = DICOMM_SUCCESS;
 		int peer = -1;

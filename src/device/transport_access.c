@@ -46,7 +46,7 @@ static void tell_unopened(struct dicomm_comm *comm, char *no)
 {
 	char why[TRANSPORT_ACCESS_TEXT / 2];
 
-	for (size_t i = 0; transports[i] && i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; transports[i]; i++) {
 		const struct transport *t = transports[i];
 
 		if (!t->device_memory || comm->transports[i].device)
@@ -68,7 +68,7 @@ dicomm_result_t transport_access_register(struct dicomm_comm *comm,
 	char one[TRANSPORT_ACCESS_TEXT - 40], yes[TRANSPORT_ACCESS_TEXT] = "",
 					      no[TRANSPORT_ACCESS_TEXT] = "";
 
-	for (size_t i = 0; i < COMM_TRANSPORTS; i++) {
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 		dicomm_result_t status;
 
@@ -120,7 +120,7 @@ static dicomm_result_t tell(struct dicomm_comm *comm,
 			    struct access_report *mine)
 {
 	struct transport_access *d = comm->transport_access;
-	unsigned takes = (1u << COMM_TRANSPORTS) - 1;
+	unsigned takes = (1u << TP_TRANSPORTS) - 1;
 
 	if (device_has_memory(comm->dev)) {
 		if (is_wanted(comm))

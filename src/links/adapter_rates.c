@@ -29,7 +29,7 @@ static void find(const struct dicomm_comm *comm, struct adapter_rates *d)
 	unsigned out = transports_out(comm);
 
 	memset(d, 0, sizeof(*d));
-	for (unsigned i = 0; i < COMM_TRANSPORTS; i++) {
+	for (unsigned i = 0; i < TP_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 
 		if (!(out >> i & 1))
