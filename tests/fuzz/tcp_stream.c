@@ -40,7 +40,7 @@ static void put(uint8_t *bytes, size_t *len, const void *from, size_t n)
 
 static void seed_messages(void)
 {
-	struct tcp_head head = {.what = TCP_LANE};
+	struct tcp_head head = {.what = TCP_CHANNEL};
 	uint8_t bytes[512] = {0, 255};
 	size_t len = 2;
 
@@ -88,7 +88,7 @@ static void seed_readers(uint8_t how)
 		const struct readers_seed *s = &readers_seeds[i];
 
 		head = (struct tcp_head){.what = TCP_MESSAGE,
-					 .lane_class = (uint8_t)s->class,
+					 .channel_class = (uint8_t)s->class,
 					 .signature = s->signature,
 					 .seq = ++seq[s->class],
 					 .len = s->len};
@@ -97,7 +97,7 @@ static void seed_readers(uint8_t how)
 		len += s->len;
 	}
 	head = (struct tcp_head){.what = TCP_MESSAGE,
-				 .lane_class = TP_POINT_TO_POINT,
+				 .channel_class = TP_POINT_TO_POINT,
 				 .kind = TP_REF,
 				 .signature = readers_seeds[5].signature,
 				 .seq = 2,
@@ -105,7 +105,7 @@ static void seed_readers(uint8_t how)
 	put(bytes, &len, &head, sizeof(head));
 	len += sizeof(struct tcp_ref);
 	head = (struct tcp_head){.what = TCP_DATA,
-				 .lane_class = TP_POINT_TO_POINT,
+				 .channel_class = TP_POINT_TO_POINT,
 				 .signature = 1,
 				 .seq = 2,
 				 .len = 2048};
@@ -120,7 +120,8 @@ static void seed_stale(void)
 	uint8_t bytes[8192] = {READS, 254};
 	const struct readers_seed *s = readers_seeds;
 	uint64_t word[4] = {s->word[0], 0, 4000, s->word[3]};
-	struct tcp_head head = {.what = TCP_MESSAGE, .lane_class = TP_WINDOW};
+	struct tcp_head head = {.what = TCP_MESSAGE,
+				.channel_class = TP_WINDOW};
 	size_t len = 2;
 
 	for (head.seq = 1; head.seq <= SLOTS + 2; head.seq++) {
@@ -195,8 +196,8 @@ static void disconnect(int peer)
 		if (in)
 			tcp_receive_free(in);
 	}
-	dev.untold = NULL;
-	dev.owes = dev.urgent = false;
+	dev.credits_due = NULL;
+	dev.owes = dev.credits_blocked = false;
 	dev.open = dev.reads = 0;
 }
 
@@ -218,7 +219,7 @@ static bool inbox(enum tp_class c, struct tp_inbox *to)
 
 static void release(enum tp_class c, uint64_t seq)
 {
-	tcp_in_of(&dev, 1, c)->freed = seq;
+	tcp_in_of(&dev, 1, c)->consumed = seq;
 }
 
 static dicomm_result_t read_some(enum tp_class c, uint64_t seq, void *dst,
@@ -278,7 +279,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 			break;
 		if (!(data[0] & READS) && data[0] & FREES &&
 		    atomic_load(&ins[TP_CLASSES]))
-			atomic_load(&ins[TP_CLASSES])->freed++;
+			atomic_load(&ins[TP_CLASSES])->consumed++;
 		if (links[1].conn[0] == c)
 			tcp_send_more(c);
 		drain(peer);

@@ -1,95 +1,91 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Telling senders how much of what they sent has been released. Each message
- * says it of the other direction; where none leaves, it is told at once where
- * the sender may wait for it, else when there is nothing else to do.
+ * Credits: a receiver tells a sender how many of its messages it has released.
+ * Each message carries a credit for the other direction. Where no message
+ * leaves, the credit is sent at once if the sender may be waiting for it, else
+ * when there is nothing else to do.
  */
 #include "transports/tcp/tcp.h"
 
-/* Polls in a row that find nothing, before credits are told that nobody need
- * wait for; who rests tells them before that, if nothing comes. */
+/* After so many polls in a row that found nothing, send credits that no sender
+ * is known to wait for. A rank that sleeps in wait() sends them before that, if
+ * nothing arrives. */
 #define IDLE_POLLS 256
 
-void tcp_credits_owe(struct tcp_in *in)
+void tcp_credits_defer(struct tcp_in *in)
 {
-	struct tcp_in **head = &in->link->dev->untold;
+	struct tcp_in **head = &in->link->dev->credits_due;
 
-	if (in->untold_at)
+	if (in->credits_due_link)
 		return;
-	in->untold = *head;
+	in->credits_due = *head;
 	if (*head)
-		(*head)->untold_at = &in->untold;
-	in->untold_at = head;
+		(*head)->credits_due_link = &in->credits_due;
+	in->credits_due_link = head;
 	*head = in;
 }
 
-void tcp_credits_forget(struct tcp_in *in)
+void tcp_credits_cancel(struct tcp_in *in)
 {
 	in->urgent = false;
-	if (!in->untold_at)
+	if (!in->credits_due_link)
 		return;
-	*in->untold_at = in->untold;
-	if (in->untold)
-		in->untold->untold_at = in->untold_at;
-	in->untold_at = NULL;
-	in->untold = NULL;
+	*in->credits_due_link = in->credits_due;
+	if (in->credits_due)
+		in->credits_due->credits_due_link = in->credits_due_link;
+	in->credits_due_link = NULL;
+	in->credits_due = NULL;
 }
 
-void tcp_credits_tell(struct tcp_in *in)
+void tcp_credits_send(struct tcp_in *in)
 {
 	struct tcp_link *link = in->link;
 	struct tcp_head head = {.what = TCP_CREDIT,
-				.lane_class = in->lane_class,
-				.extra = in->freed};
+				.channel_class = in->channel_class,
+				.extra = in->consumed};
 
-	/* Who has left needs no credits, and who is not there will not send. */
+	/* A peer that has closed needs no credits; one without a connection
+	 * cannot get any. */
 	if (!link->open || link->left || link->said[0] ||
 	    atomic_load_explicit(&link->status, memory_order_relaxed)) {
-		tcp_credits_forget(in);
+		tcp_credits_cancel(in);
 		return;
 	}
 	if (tcp_send_note(link->conn[0], &head, NULL, 0) != DICOMM_SUCCESS) {
-		in->urgent = link->dev->urgent = true;
-		tcp_credits_owe(in);
+		in->urgent = link->dev->credits_blocked = true;
+		tcp_credits_defer(in);
 		return;
 	}
-	in->told = in->freed;
-	tcp_credits_forget(in);
+	in->granted = in->consumed;
+	tcp_credits_cancel(in);
 }
 
-uint64_t tcp_credits_with(struct tp_device *dev, uint32_t rank, uint32_t c)
-{
-	struct tcp_in *in = tcp_in_of(dev, rank, c);
-
-	return in ? in->freed : 0;
-}
-
-static void tell_some(struct tp_device *dev, bool all)
+static void send_due_credits(struct tp_device *dev, bool all)
 {
 	struct tcp_in *next;
 
-	dev->urgent = false;
-	for (struct tcp_in *in = dev->untold; in; in = next) {
-		next = in->untold;
+	dev->credits_blocked = false;
+	for (struct tcp_in *in = dev->credits_due; in; in = next) {
+		next = in->credits_due;
 		if (all || in->urgent)
-			tcp_credits_tell(in);
+			tcp_credits_send(in);
 	}
 }
 
-void tcp_credits_tell_all(struct tp_device *dev)
+void tcp_credits_send_all(struct tp_device *dev)
 {
-	if (dev->untold)
-		tell_some(dev, true);
+	if (dev->credits_due)
+		send_due_credits(dev, true);
 }
 
-void tcp_credits_turn(struct tp_device *dev, bool moved)
+void tcp_credits_progress(struct tp_device *dev, bool moved)
 {
-	if (__builtin_expect(dev->urgent, 0))
-		tell_some(dev, false);
+	if (__builtin_expect(dev->credits_blocked, 0))
+		send_due_credits(dev, false);
 	if (moved)
 		dev->idle = 0;
-	else if (dev->untold && ++dev->idle >= IDLE_POLLS) {
-		tell_some(dev, true);
+	else if (dev->credits_due && ++dev->idle >= IDLE_POLLS) {
+		send_due_credits(dev, true);
 		dev->idle = 0;
 	}
 }

@@ -60,7 +60,8 @@ static bool announce(struct tcp_link *link)
 	bool all = true;
 
 	for (uint8_t c = 0; c < TP_CLASSES; c++) {
-		struct tcp_head head = {.what = TCP_LANE, .lane_class = c};
+		struct tcp_head head = {.what = TCP_CHANNEL,
+					.channel_class = c};
 
 		if (!link->announce[c] || !link->conn[0])
 			continue;

@@ -38,7 +38,7 @@ struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c)
 	memset(in->slots, 0, lines);
 	in->data = in->slots + lines;
 	in->link = link;
-	in->lane_class = c;
+	in->channel_class = c;
 	atomic_store_explicit(&dev->in[link->rank * TP_CLASSES + c], in,
 			      memory_order_release);
 	return in;
@@ -110,7 +110,7 @@ static void protest(struct tcp_conn *c, const char *what)
 static void take_credit(struct tcp_conn *c, const struct tcp_head *head)
 {
 	struct tcp_out *out =
-		tcp_out_of(c->dev, c->link->rank, head->lane_class);
+		tcp_out_of(c->dev, c->link->rank, head->channel_class);
 
 	if (head->extra > SEQ_MOST) {
 		protest(c, "a credit beyond all numbers");
@@ -122,14 +122,14 @@ static void take_credit(struct tcp_conn *c, const struct tcp_head *head)
 				      memory_order_release);
 }
 
-/* Numbers come in any order, each once: where the one before was released. Two
- * connections may begin frames before either ends its own. */
+/* Messages come in any order, each once, and only into slots that were
+ * released. Two connections may begin frames before either ends its own. */
 static bool is_expected(struct tcp_in *in, uint64_t seq)
 {
 	uint64_t slots = in->link->dev->config.slots;
 	uint64_t *begun = &in->begun[seq & (slots - 1)];
 
-	if (seq <= in->freed || seq - in->freed > slots || seq <= *begun)
+	if (seq <= in->consumed || seq - in->consumed > slots || seq <= *begun)
 		return false;
 	*begun = seq;
 	return true;
@@ -137,13 +137,14 @@ static bool is_expected(struct tcp_in *in, uint64_t seq)
 
 static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 {
-	struct tcp_in *in = tcp_in_of(c->dev, c->link->rank, head->lane_class);
+	struct tcp_in *in =
+		tcp_in_of(c->dev, c->link->rank, head->channel_class);
 	uint64_t bytes =
 		head->kind == TP_REF ? sizeof(struct tcp_ref) : head->len;
 
-	/* It may overtake the news of its lane on another connection. */
+	/* It may overtake TCP_CHANNEL, which goes by another connection. */
 	if (!in)
-		in = tcp_receive_make(c->link, head->lane_class);
+		in = tcp_receive_make(c->link, head->channel_class);
 	if (!in || head->kind > TP_REF || bytes > c->dev->config.slot_bytes ||
 	    !is_expected(in, head->seq)) {
 		protest(c, "what is no message");
@@ -158,7 +159,8 @@ static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 
 static void begin_data(struct tcp_conn *c, const struct tcp_head *head)
 {
-	struct tcp_in *in = tcp_in_of(c->dev, c->link->rank, head->lane_class);
+	struct tcp_in *in =
+		tcp_in_of(c->dev, c->link->rank, head->channel_class);
 	struct tcp_read *read = in ? &in->reads[head->seq % TCP_READS] : NULL;
 
 	c->body = NULL;
@@ -180,7 +182,8 @@ static void begin_data(struct tcp_conn *c, const struct tcp_head *head)
 
 static void end_data(struct tcp_conn *c, const struct tcp_head *head)
 {
-	struct tcp_in *in = tcp_in_of(c->dev, c->link->rank, head->lane_class);
+	struct tcp_in *in =
+		tcp_in_of(c->dev, c->link->rank, head->channel_class);
 	struct tcp_read *read = in ? &in->reads[head->seq % TCP_READS] : NULL;
 
 	if (!read || read->number != head->signature ||
@@ -249,10 +252,10 @@ static void take_note(struct tcp_conn *c, const struct tcp_head *head,
 	struct tcp_link *link = c->link;
 
 	switch (head->what) {
-	case TCP_LANE:
-		if (!tcp_in_of(c->dev, link->rank, head->lane_class) &&
-		    !tcp_receive_make(link, head->lane_class))
-			protest(c, "a lane, for which there is no memory");
+	case TCP_CHANNEL:
+		if (!tcp_in_of(c->dev, link->rank, head->channel_class) &&
+		    !tcp_receive_make(link, head->channel_class))
+			protest(c, "a channel, for which there is no memory");
 		break;
 	case TCP_CREDIT:
 		take_credit(c, head);
@@ -271,7 +274,7 @@ static void take_note(struct tcp_conn *c, const struct tcp_head *head,
 static void end_body(struct tcp_conn *c)
 {
 	if (c->head.what == TCP_MESSAGE)
-		deliver(tcp_in_of(c->dev, c->link->rank, c->head.lane_class),
+		deliver(tcp_in_of(c->dev, c->link->rank, c->head.channel_class),
 			&c->head);
 	else if (c->body)
 		end_data(c, &c->head);
@@ -315,7 +318,7 @@ static bool take_frame(struct tcp_conn *c)
 	if (staged(c) < sizeof(head))
 		return false;
 	memcpy(&head, at, sizeof(head));
-	if (head.what >= TCP_WHATS || head.lane_class >= TP_CLASSES) {
+	if (head.what >= TCP_WHATS || head.channel_class >= TP_CLASSES) {
 		protest(c, "what is no frame");
 		return false;
 	}

@@ -156,7 +156,7 @@ bool tcp_progress(struct tp_device *dev)
 		tcp_join_tick(dev, clock_ms());
 	if (__builtin_expect(dev->owes, 0))
 		tcp_link_pay(dev);
-	tcp_credits_turn(dev, moved);
+	tcp_credits_progress(dev, moved);
 	if (__builtin_expect(dev->closed != NULL, 0))
 		tcp_socket_bury(dev);
 	return moved;
@@ -198,7 +198,7 @@ static void tcp_rest(struct tp_device *dev, unsigned us)
 	if (!try_lock(dev))
 		return;
 	if (!is_aborted(dev))
-		tcp_credits_tell_all(dev);
+		tcp_credits_send_all(dev);
 	unlock(dev);
 }
 
@@ -212,13 +212,14 @@ static int poll_away(struct tp_device *dev)
 	if (is_aborted(dev))
 		timeout = -1;
 	else
-		tcp_credits_tell_all(dev);
+		tcp_credits_send_all(dev);
 	while (timeout == 0 && n++ < PROGRESS_MAX) {
 		ask_epoll_next(dev);
 		if (!tcp_progress(dev))
-			timeout = dev->untold || dev->owes || dev->unfinished
-					  ? PROGRESS_AWAY_MS
-					  : -1;
+			timeout =
+				dev->credits_due || dev->owes || dev->unfinished
+					? PROGRESS_AWAY_MS
+					: -1;
 	}
 	unlock(dev);
 	return timeout;
@@ -401,9 +402,9 @@ static void tcp_limits(const struct tp_peer *peer, struct tp_limits *limits)
 	const struct tp_config *config = &peer->dev->config;
 
 	/*
-	 * Credits are told at every quarter of the slots; see release(). Who
-	 * asks for a reference asks behind what it is sending itself: where
-	 * each sends to each, that doubles the time.
+	 * Credits are sent at every quarter of the slots; see release(). The
+	 * request for a reference queues up behind the data that this rank
+	 * sends: when all ranks send to all others, that doubled the time.
 	 */
 	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
 				     .slots = config->slots,
@@ -420,7 +421,7 @@ static bool is_self(const struct tp_peer *peer)
 }
 
 /* Lock held. */
-static dicomm_result_t begin_lane(struct tp_peer *peer, uint8_t c)
+static dicomm_result_t begin_channel(struct tp_peer *peer, uint8_t c)
 {
 	struct tcp_link *link = peer->link;
 
@@ -439,7 +440,7 @@ static dicomm_result_t begin_lane(struct tp_peer *peer, uint8_t c)
 	return DICOMM_SUCCESS;
 }
 
-/* The lane is of use at once; put() waits for the connection. */
+/* Messages can be put at once; put() waits for the connection. */
 static dicomm_result_t tcp_connect_out(struct tp_peer *peer, enum tp_class c,
 				       struct tp_outbox *outbox)
 {
@@ -457,7 +458,7 @@ static dicomm_result_t tcp_connect_out(struct tp_peer *peer, enum tp_class c,
 	out->limit = dev->config.slots;
 	lock(dev);
 	status = is_aborted(dev) ? DICOMM_ERR_ABORTED
-				 : begin_lane(peer, (uint8_t)c);
+				 : begin_channel(peer, (uint8_t)c);
 	if (status == DICOMM_SUCCESS) {
 		atomic_store_explicit(
 			&dev->out[(uint32_t)peer->rank * TP_CLASSES + c], out,
@@ -494,7 +495,7 @@ static dicomm_result_t tcp_connect_in(struct tp_peer *peer, enum tp_class c,
 
 /* ---- messages ---- */
 
-/* Lock held. It says how much of the other direction is released. */
+/* Lock held. The message carries a credit for the other direction. */
 static dicomm_result_t put_locked(struct tp_peer *peer, struct tcp_head *head,
 				  const void *body, uint64_t bytes)
 {
@@ -511,12 +512,12 @@ static dicomm_result_t put_locked(struct tp_peer *peer, struct tcp_head *head,
 	c = link->conn[link->count > 1 ? head->seq % link->count : 0];
 	if (!c)
 		return DICOMM_AGAIN;
-	in = tcp_in_of(dev, link->rank, head->lane_class);
-	head->extra = in ? in->freed : 0;
+	in = tcp_in_of(dev, link->rank, head->channel_class);
+	head->extra = in ? in->consumed : 0;
 	TRY(tcp_send_message(c, head, body, bytes));
-	if (in && in->told != in->freed) {
-		in->told = in->freed;
-		tcp_credits_forget(in);
+	if (in && in->granted != in->consumed) {
+		in->granted = in->consumed;
+		tcp_credits_cancel(in);
 	}
 	return DICOMM_SUCCESS;
 }
@@ -530,7 +531,7 @@ static dicomm_result_t tcp_put(struct tp_peer *peer, enum tp_class c,
 	struct tcp_out *out = peer->out[c];
 	uint64_t bytes = kind == TP_REF ? sizeof(struct tcp_ref) : len;
 	struct tcp_head head = {.what = TCP_MESSAGE,
-				.lane_class = (uint8_t)c,
+				.channel_class = (uint8_t)c,
 				.kind = (uint16_t)kind,
 				.seq = seq,
 				.len = len,
@@ -576,7 +577,7 @@ static dicomm_result_t tcp_release(struct tp_peer *peer, enum tp_class c,
 	if (!in)
 		return DICOMM_SUCCESS;
 	if (is_self(peer)) {
-		in->freed = seq;
+		in->consumed = seq;
 		own = tcp_out_of(dev, (uint32_t)peer->rank, c);
 		if (own)
 			atomic_store_explicit(&own->released, seq,
@@ -584,12 +585,12 @@ static dicomm_result_t tcp_release(struct tp_peer *peer, enum tp_class c,
 		return DICOMM_SUCCESS;
 	}
 	lock(dev);
-	in->freed = seq;
+	in->consumed = seq;
 	if (!is_aborted(dev)) {
-		if (seq - in->told >= (dev->config.slots + 3) / 4)
-			tcp_credits_tell(in);
-		else if (seq != in->told)
-			tcp_credits_owe(in);
+		if (seq - in->granted >= (dev->config.slots + 3) / 4)
+			tcp_credits_send(in);
+		else if (seq != in->granted)
+			tcp_credits_defer(in);
 	}
 	unlock(dev);
 	return DICOMM_SUCCESS;
@@ -601,8 +602,8 @@ static bool tcp_flush(struct tp_device *dev)
 
 	lock(dev);
 	if (!is_aborted(dev))
-		tcp_credits_tell_all(dev);
-	all = is_aborted(dev) || !dev->untold;
+		tcp_credits_send_all(dev);
+	all = is_aborted(dev) || !dev->credits_due;
 	unlock(dev);
 	return all;
 }
@@ -642,7 +643,7 @@ static dicomm_result_t ask_for(struct tcp_in *in, uint64_t seq,
 	struct tp_device *dev = link->dev;
 	struct tcp_read *read = &in->reads[seq % TCP_READS];
 	struct tcp_head head = {.what = TCP_READ,
-				.lane_class = in->lane_class,
+				.channel_class = in->channel_class,
 				.seq = seq,
 				.signature = dev->reads + 1};
 
@@ -774,7 +775,7 @@ static void tcp_abort(struct tp_device *dev)
 	unlock(dev);
 }
 
-static void free_lanes(struct tp_device *dev, uint32_t rank)
+static void free_channels(struct tp_device *dev, uint32_t rank)
 {
 	for (uint32_t id = rank * TP_CLASSES; id < (rank + 1) * TP_CLASSES;
 	     id++) {
@@ -782,7 +783,7 @@ static void free_lanes(struct tp_device *dev, uint32_t rank)
 		struct tcp_out *out = atomic_exchange(&dev->out[id], NULL);
 
 		if (in) {
-			tcp_credits_forget(in);
+			tcp_credits_cancel(in);
 			tcp_receive_free(in);
 		}
 		free(out);
@@ -800,7 +801,7 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 	       clock_ns() - start < TCP_DRAIN_NS) {
 		quiet = true;
 		/* No credits after a goodbye. */
-		tcp_credits_tell_all(dev);
+		tcp_credits_send_all(dev);
 		for (uint32_t r = first; r < end; r++) {
 			tcp_link_bye(&dev->links[r]);
 			quiet &= tcp_link_is_quiet(&dev->links[r]);
@@ -826,7 +827,7 @@ static void close_links(struct tp_device *dev, uint32_t first, uint32_t end)
 		if (dev->links[r].owes && !is_aborted(dev))
 			tcp_link_pay(dev);
 		tcp_link_drop(&dev->links[r]);
-		free_lanes(dev, r);
+		free_channels(dev, r);
 	}
 	tcp_socket_bury(dev);
 }

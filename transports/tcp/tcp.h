@@ -34,7 +34,7 @@
 #define TCP_KEY 32
 #define TCP_NONCE 32
 #define TCP_PROOF 32
-#define TCP_READS 64      /* for each lane, as the contract says */
+#define TCP_READS 64 /* reads of a channel at a time; as transport.h says */
 #define TCP_CONNECTIONS 8 /* of a link, at most */
 /* What is received beside bodies: heads, and messages so short that several
  * come at once. */
@@ -71,20 +71,20 @@ const char *tcp_address_protection(uint32_t protection);
 /* ---- frames ---- */
 
 enum tcp_what {
-	TCP_LANE,    /* the sender is going to send in that lane */
-	TCP_MESSAGE, /* with the line's bytes, or the data, as its body */
-	TCP_CREDIT,
-	TCP_READ, /* a struct tcp_ask */
-	TCP_DATA, /* what was asked for, or part of it */
-	TCP_BYE,  /* this rank sends no more, and wants no more */
+	TCP_CHANNEL, /* the sender will use this channel */
+	TCP_MESSAGE, /* body: what goes into the line, or the slot's data */
+	TCP_CREDIT,  /* consumed: what the sender of the frame has released */
+	TCP_READ,    /* a struct tcp_ask */
+	TCP_DATA,    /* what was asked for, or part of it */
+	TCP_BYE,     /* this rank sends no more, and wants no more */
 	TCP_BYE_HEARD,
 	TCP_WHATS
 };
 
 struct tcp_head {
-	uint8_t what;       /* enum tcp_what */
-	uint8_t lane_class; /* enum tp_class */
-	uint16_t kind;      /* of a message: enum tp_kind */
+	uint8_t what;          /* enum tcp_what */
+	uint8_t channel_class; /* enum tp_class */
+	uint16_t kind;         /* of a message: enum tp_kind */
 	uint32_t signature; /* of a message; of a read and its data: number */
 	uint64_t seq;       /* of the message */
 	uint64_t len;       /* of the message; of the data in this frame */
@@ -182,7 +182,7 @@ struct tcp_link {
 	uint32_t calls;   /* that were cut off before they were answered */
 	uint64_t call_ms; /* the next one, then */
 	struct tcp_conn *conn[TCP_CONNECTIONS];
-	bool announce[TP_CLASSES]; /* a lane that the peer has to hear of */
+	bool announce[TP_CLASSES]; /* TCP_CHANNEL has to be sent */
 	_Atomic int status;        /* dicomm_result_t */
 	char cause[160];
 	bool told;                  /* the user has been */
@@ -204,16 +204,17 @@ struct tcp_read {
 	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not there yet */
 };
 
-/* Receiver's side of a lane. */
+/* Receiver's side of a channel. */
 struct tcp_in {
 	struct tcp_link *link;
-	uint8_t lane_class;
+	uint8_t channel_class;
 	uint8_t *slots; /* lines, and behind them the data */
 	uint8_t *data;
 	uint64_t *begun; /* of each slot: the last message whose frame began */
-	uint64_t freed, told;
-	bool urgent; /* the sender may wait for `told` */
-	struct tcp_in *untold, **untold_at;
+	uint64_t consumed; /* messages that this rank has released */
+	uint64_t granted;  /* messages that the sender knows as released */
+	bool urgent;       /* the sender may be waiting for a credit */
+	struct tcp_in *credits_due, **credits_due_link;
 	struct tcp_read reads[TCP_READS];
 };
 
@@ -245,9 +246,9 @@ struct tp_device {
 	struct tcp_link *links;       /* [ranks] */
 	struct tcp_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
 	struct tcp_out *_Atomic *out; /* same */
-	struct tcp_in *untold;
-	bool urgent;    /* one of them is */
-	uint32_t reads; /* numbered so far */
+	struct tcp_in *credits_due;   /* channels whose sender needs credits */
+	bool credits_blocked;         /* a credit found no room */
+	uint32_t reads;               /* numbered so far */
 
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
 	struct strangers strangers;
@@ -370,7 +371,7 @@ bool tcp_send_is_amid(const struct tcp_conn *c);
 
 /* ---- receive.c: what comes in ---- */
 
-/* A lane's inbox; NULL: no memory. */
+/* Make the receiver's side of a channel; NULL: no memory. */
 struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c);
 void tcp_receive_free(struct tcp_in *in);
 /* Into the inbox; from this rank itself. */
@@ -382,18 +383,17 @@ uint64_t tcp_receive_seal(const struct tp_device *dev,
 /* Take what is there; true if something was. */
 bool tcp_receive(struct tcp_conn *c);
 
-/* ---- credits.c: what senders are told of what has been released ---- */
+/* ---- credits.c: credits for the senders ---- */
 
-/* Tell, now if that can be, else in a later turn. */
-void tcp_credits_tell(struct tcp_in *in);
-void tcp_credits_tell_all(struct tp_device *dev);
-/* Tell when there is nothing else to do; tell no more. */
-void tcp_credits_owe(struct tcp_in *in);
-void tcp_credits_forget(struct tcp_in *in);
-/* For a message that leaves anyhow. */
-uint64_t tcp_credits_with(struct tp_device *dev, uint32_t rank, uint32_t c);
-/* After each progress. */
-void tcp_credits_turn(struct tp_device *dev, bool moved);
+/* Send them now; if that cannot be, in a later poll. */
+void tcp_credits_send(struct tcp_in *in);
+void tcp_credits_send_all(struct tp_device *dev);
+/* Send them when polls find nothing else to do. */
+void tcp_credits_defer(struct tcp_in *in);
+/* Do not send them any more. */
+void tcp_credits_cancel(struct tcp_in *in);
+/* After each progress; moved: it did something. */
+void tcp_credits_progress(struct tp_device *dev, bool moved);
 
 /* ---- watch.c: hosts that fell silent ---- */
 
