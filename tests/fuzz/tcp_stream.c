@@ -40,20 +40,20 @@ static void put(uint8_t *bytes, size_t *len, const void *from, size_t n)
 
 static void seed_messages(void)
 {
-	struct tcp_head head = {.what = TCP_CHANNEL};
+	struct tcp_head head = {.what = TCP_FRAME_CHANNEL};
 	uint8_t bytes[512] = {0, 255};
 	size_t len = 2;
 
 	put(bytes, &len, &head, sizeof(head));
 	for (unsigned i = 1; i <= 3; i++) {
 		head = (struct tcp_head){
-			.what = TCP_MESSAGE, .seq = i, .len = 40 * i};
+			.what = TCP_FRAME_MESSAGE, .seq = i, .len = 40 * i};
 		put(bytes, &len, &head, sizeof(head));
 		len += head.len;
 	}
-	head = (struct tcp_head){.what = TCP_CREDIT, .extra = 2};
+	head = (struct tcp_head){.what = TCP_FRAME_CREDIT, .extra = 2};
 	put(bytes, &len, &head, sizeof(head));
-	head.what = TCP_BYE;
+	head.what = TCP_FRAME_CLOSE;
 	put(bytes, &len, &head, sizeof(head));
 	fuzz_seed(bytes, len);
 }
@@ -61,7 +61,7 @@ static void seed_messages(void)
 /* Only this rank can seal what it offers; else it is refused. */
 static void seed_read(bool offered)
 {
-	struct tcp_head head = {.what = TCP_READ, .signature = 1};
+	struct tcp_head head = {.what = TCP_FRAME_READ, .signature = 1};
 	struct tcp_ask ask = {.len = 5000};
 	uint8_t bytes[256] = {0, 255};
 	size_t len = 2;
@@ -87,7 +87,7 @@ static void seed_readers(uint8_t how)
 	for (int i = 0; i < READERS_SEEDS; i++) {
 		const struct readers_seed *s = &readers_seeds[i];
 
-		head = (struct tcp_head){.what = TCP_MESSAGE,
+		head = (struct tcp_head){.what = TCP_FRAME_MESSAGE,
 					 .channel_class = (uint8_t)s->class,
 					 .signature = s->signature,
 					 .seq = ++seq[s->class],
@@ -96,7 +96,7 @@ static void seed_readers(uint8_t how)
 		memcpy(bytes + len, s->word, sizeof(s->word));
 		len += s->len;
 	}
-	head = (struct tcp_head){.what = TCP_MESSAGE,
+	head = (struct tcp_head){.what = TCP_FRAME_MESSAGE,
 				 .channel_class = TP_POINT_TO_POINT,
 				 .kind = TP_REF,
 				 .signature = readers_seeds[5].signature,
@@ -104,7 +104,7 @@ static void seed_readers(uint8_t how)
 				 .len = 2048};
 	put(bytes, &len, &head, sizeof(head));
 	len += sizeof(struct tcp_ref);
-	head = (struct tcp_head){.what = TCP_DATA,
+	head = (struct tcp_head){.what = TCP_FRAME_DATA,
 				 .channel_class = TP_POINT_TO_POINT,
 				 .signature = 1,
 				 .seq = 2,
@@ -120,7 +120,7 @@ static void seed_stale(void)
 	uint8_t bytes[8192] = {READS, 254};
 	const struct readers_seed *s = readers_seeds;
 	uint64_t word[4] = {s->word[0], 0, 4000, s->word[3]};
-	struct tcp_head head = {.what = TCP_MESSAGE,
+	struct tcp_head head = {.what = TCP_FRAME_MESSAGE,
 				.channel_class = TP_WINDOW};
 	size_t len = 2;
 
@@ -177,7 +177,7 @@ static struct tcp_conn *connect_peer(int *peer)
 	if (!c || tcp_send_open(c) != DICOMM_SUCCESS)
 		abort();
 	c->link = &links[1];
-	c->head.what = TCP_WHATS;
+	c->head.what = TCP_FRAME_TYPES;
 	links[1].conn[0] = c;
 	dev.open = 1;
 	atomic_store(&out.released, 0);
@@ -197,7 +197,7 @@ static void disconnect(int peer)
 			tcp_receive_free(in);
 	}
 	dev.credits_due = NULL;
-	dev.owes = dev.credits_blocked = false;
+	dev.deferred = dev.credits_blocked = false;
 	dev.open = dev.reads = 0;
 }
 

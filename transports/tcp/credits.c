@@ -40,13 +40,13 @@ void tcp_credits_cancel(struct tcp_in *in)
 void tcp_credits_send(struct tcp_in *in)
 {
 	struct tcp_link *link = in->link;
-	struct tcp_head head = {.what = TCP_CREDIT,
+	struct tcp_head head = {.what = TCP_FRAME_CREDIT,
 				.channel_class = in->channel_class,
 				.extra = in->consumed};
 
 	/* A peer that has closed needs no credits; one without a connection
 	 * cannot get any. */
-	if (!link->open || link->left || link->said[0] ||
+	if (!link->open || link->peer_closed || link->close_sent[0] ||
 	    atomic_load_explicit(&link->status, memory_order_relaxed)) {
 		tcp_credits_cancel(in);
 		return;

@@ -41,17 +41,17 @@ dicomm_result_t tcp_link_status(struct tcp_link *link)
 		&link->status, memory_order_acquire);
 	char text[sizeof(link->cause) + 32];
 
-	if (!status && !link->left)
+	if (!status && !link->peer_closed)
 		return DICOMM_SUCCESS;
-	if (link->left)
+	if (link->peer_closed)
 		status = DICOMM_ERR_REMOTE;
 	snprintf(text, sizeof(text), "tcp: rank %" PRIu32 ": %s", link->rank,
-		 link->left ? "it has closed its side" : link->cause);
-	if (link->told) {
+		 link->peer_closed ? "it has closed its side" : link->cause);
+	if (link->reported) {
 		log_set_last_error(text);
 		return status;
 	}
-	link->told = true;
+	link->reported = true;
 	return FAIL(status, "%s", text);
 }
 
@@ -60,7 +60,7 @@ static bool announce(struct tcp_link *link)
 	bool all = true;
 
 	for (uint8_t c = 0; c < TP_CLASSES; c++) {
-		struct tcp_head head = {.what = TCP_CHANNEL,
+		struct tcp_head head = {.what = TCP_FRAME_CHANNEL,
 					.channel_class = c};
 
 		if (!link->announce[c] || !link->conn[0])
@@ -77,7 +77,7 @@ void tcp_link_ready(struct tcp_link *link)
 {
 	link->ready = true;
 	link->calls = 0;
-	link->dev->owes |= !announce(link);
+	link->dev->deferred |= !announce(link);
 	log_debug("tcp: rank %d and rank %" PRIu32 " have %" PRIu32
 		  " connections",
 		  link->dev->config.rank, link->rank, link->count);
@@ -87,7 +87,8 @@ void tcp_link_lost(struct tcp_conn *c, int error)
 {
 	struct tcp_link *link = c->link;
 
-	if (!link || c->bye || link->left || link->said[c->index]) {
+	if (!link || c->close_received || link->peer_closed ||
+	    link->close_sent[c->index]) {
 		tcp_socket_drop(c);
 		return;
 	}
@@ -102,57 +103,58 @@ void tcp_link_lost(struct tcp_conn *c, int error)
 				    : "the other side has closed it");
 }
 
-void tcp_link_on_bye(struct tcp_conn *c)
+void tcp_link_on_close(struct tcp_conn *c)
 {
 	struct tcp_link *link = c->link;
 
-	if (c->bye)
+	if (c->close_received)
 		return;
-	c->bye = true;
-	if (++link->byes < link->count)
+	c->close_received = true;
+	if (++link->closes < link->count)
 		return;
-	atomic_store(&link->left, true);
-	link->owes = link->dev->owes = true;
+	atomic_store(&link->peer_closed, true);
+	link->ack_due = link->dev->deferred = true;
 }
 
 bool tcp_link_is_quiet(const struct tcp_link *link)
 {
-	return !link->open || atomic_load(&link->status) || link->left ||
-	       link->heard;
+	return !link->open || atomic_load(&link->status) || link->peer_closed ||
+	       link->close_acked;
 }
 
-void tcp_link_bye(struct tcp_link *link)
+void tcp_link_say_close(struct tcp_link *link)
 {
-	struct tcp_head head = {.what = TCP_BYE};
+	struct tcp_head head = {.what = TCP_FRAME_CLOSE};
 
 	if (tcp_link_is_quiet(link))
 		return;
 	for (uint32_t i = 0; i < link->count; i++) {
 		struct tcp_conn *c = link->conn[i];
 
-		if (c && c->stage == TCP_OPEN && !link->said[i] &&
+		if (c && c->stage == TCP_OPEN && !link->close_sent[i] &&
 		    !tcp_send_waits(c))
-			link->said[i] = tcp_send_note(c, &head, NULL, 0) ==
-					DICOMM_SUCCESS;
+			link->close_sent[i] =
+				tcp_send_note(c, &head, NULL, 0) ==
+				DICOMM_SUCCESS;
 	}
 }
 
 /* True: there is more to do. */
-static bool pay_one(struct tcp_link *link)
+static bool flush_one(struct tcp_link *link)
 {
-	struct tcp_head head = {.what = TCP_BYE_HEARD};
+	struct tcp_head head = {.what = TCP_FRAME_CLOSE_ACK};
 	bool more = link->ready && !announce(link);
 
-	if (link->owes && link->conn[0] && !link->said[0] &&
+	if (link->ack_due && link->conn[0] && !link->close_sent[0] &&
 	    tcp_send_note(link->conn[0], &head, NULL, 0) != DICOMM_SUCCESS)
 		return true;
-	link->owes = false;
+	link->ack_due = false;
 	return more;
 }
 
-void tcp_link_pay(struct tp_device *dev)
+void tcp_link_flush_deferred(struct tp_device *dev)
 {
-	dev->owes = false;
+	dev->deferred = false;
 	for (int r = 0; r < dev->config.ranks; r++)
-		dev->owes |= pay_one(&dev->links[r]);
+		dev->deferred |= flush_one(&dev->links[r]);
 }

@@ -142,7 +142,8 @@ static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 	uint64_t bytes =
 		head->kind == TP_REF ? sizeof(struct tcp_ref) : head->len;
 
-	/* It may overtake TCP_CHANNEL, which goes by another connection. */
+	/* It may overtake TCP_FRAME_CHANNEL, which goes by another connection.
+	 */
 	if (!in)
 		in = tcp_receive_make(c->link, head->channel_class);
 	if (!in || head->kind > TP_REF || bytes > c->dev->config.slot_bytes ||
@@ -231,7 +232,7 @@ static void take_read(struct tcp_conn *c, const struct tcp_head *head,
 		protest(c, "a read of what it was not offered");
 		return;
 	}
-	to.what = TCP_DATA;
+	to.what = TCP_FRAME_DATA;
 	to.kind = 0;
 	if (!serve_parts(link, &to,
 			 (const uint8_t *)(uintptr_t)ask.ref.addr + ask.offset,
@@ -252,33 +253,33 @@ static void take_note(struct tcp_conn *c, const struct tcp_head *head,
 	struct tcp_link *link = c->link;
 
 	switch (head->what) {
-	case TCP_CHANNEL:
+	case TCP_FRAME_CHANNEL:
 		if (!tcp_in_of(c->dev, link->rank, head->channel_class) &&
 		    !tcp_receive_make(link, head->channel_class))
 			protest(c, "a channel, for which there is no memory");
 		break;
-	case TCP_CREDIT:
+	case TCP_FRAME_CREDIT:
 		take_credit(c, head);
 		break;
-	case TCP_READ:
+	case TCP_FRAME_READ:
 		take_read(c, head, body);
 		break;
-	case TCP_BYE:
-		tcp_link_on_bye(c);
+	case TCP_FRAME_CLOSE:
+		tcp_link_on_close(c);
 		break;
 	default:
-		link->heard = true;
+		link->close_acked = true;
 	}
 }
 
 static void end_body(struct tcp_conn *c)
 {
-	if (c->head.what == TCP_MESSAGE)
+	if (c->head.what == TCP_FRAME_MESSAGE)
 		deliver(tcp_in_of(c->dev, c->link->rank, c->head.channel_class),
 			&c->head);
 	else if (c->body)
 		end_data(c, &c->head);
-	c->head.what = TCP_WHATS;
+	c->head.what = TCP_FRAME_TYPES;
 }
 
 /* ---- bytes ---- */
@@ -305,7 +306,8 @@ static void take_body(struct tcp_conn *c)
 
 static bool is_amid_body(const struct tcp_conn *c)
 {
-	return c->head.what == TCP_MESSAGE || c->head.what == TCP_DATA;
+	return c->head.what == TCP_FRAME_MESSAGE ||
+	       c->head.what == TCP_FRAME_DATA;
 }
 
 /* False: it is not all there, or the connection is closed. */
@@ -318,17 +320,18 @@ static bool take_frame(struct tcp_conn *c)
 	if (staged(c) < sizeof(head))
 		return false;
 	memcpy(&head, at, sizeof(head));
-	if (head.what >= TCP_WHATS || head.channel_class >= TP_CLASSES) {
+	if (head.what >= TCP_FRAME_TYPES || head.channel_class >= TP_CLASSES) {
 		protest(c, "what is no frame");
 		return false;
 	}
-	len += head.what == TCP_READ ? (uint32_t)sizeof(struct tcp_ask) : 0;
+	len += head.what == TCP_FRAME_READ ? (uint32_t)sizeof(struct tcp_ask)
+					   : 0;
 	if (staged(c) < len)
 		return false;
 	c->stage_begin += len;
-	if (head.what == TCP_MESSAGE || head.what == TCP_DATA) {
+	if (head.what == TCP_FRAME_MESSAGE || head.what == TCP_FRAME_DATA) {
 		c->head = head;
-		if (head.what == TCP_MESSAGE)
+		if (head.what == TCP_FRAME_MESSAGE)
 			begin_message(c, &head);
 		else
 			begin_data(c, &head);

@@ -154,8 +154,8 @@ bool tcp_progress(struct tp_device *dev)
 		moved = ask_epoll(dev);
 	if (__builtin_expect(dev->unfinished, 0))
 		tcp_join_tick(dev, clock_ms());
-	if (__builtin_expect(dev->owes, 0))
-		tcp_link_pay(dev);
+	if (__builtin_expect(dev->deferred, 0))
+		tcp_link_flush_deferred(dev);
 	tcp_credits_progress(dev, moved);
 	if (__builtin_expect(dev->closed != NULL, 0))
 		tcp_socket_bury(dev);
@@ -216,10 +216,10 @@ static int poll_away(struct tp_device *dev)
 	while (timeout == 0 && n++ < PROGRESS_MAX) {
 		ask_epoll_next(dev);
 		if (!tcp_progress(dev))
-			timeout =
-				dev->credits_due || dev->owes || dev->unfinished
-					? PROGRESS_AWAY_MS
-					: -1;
+			timeout = dev->credits_due || dev->deferred ||
+						  dev->unfinished
+					  ? PROGRESS_AWAY_MS
+					  : -1;
 	}
 	unlock(dev);
 	return timeout;
@@ -340,7 +340,7 @@ static bool tcp_reaches(struct tp_device *dev, const struct tp_blob *address,
 		return false;
 	if (a.rank >= (uint32_t)dev->config.ranks)
 		return true;
-	if (atomic_load(&dev->links[a.rank].left)) {
+	if (atomic_load(&dev->links[a.rank].peer_closed)) {
 		snprintf(why, len, "it has closed its side");
 		return false;
 	}
@@ -434,7 +434,7 @@ static dicomm_result_t begin_channel(struct tp_peer *peer, uint8_t c)
 	TRY(tcp_link_status(link));
 	link->announce[c] = true;
 	if (link->ready)
-		peer->dev->owes = true;
+		peer->dev->deferred = true;
 	else
 		tcp_join_call(link);
 	return DICOMM_SUCCESS;
@@ -466,8 +466,8 @@ static dicomm_result_t tcp_connect_out(struct tp_peer *peer, enum tp_class c,
 		peer->out[c] = out;
 		outbox->released = &out->released;
 	}
-	if (dev->owes && !is_aborted(dev))
-		tcp_link_pay(dev);
+	if (dev->deferred && !is_aborted(dev))
+		tcp_link_flush_deferred(dev);
 	unlock(dev);
 	if (status != DICOMM_SUCCESS)
 		free(out);
@@ -530,7 +530,7 @@ static dicomm_result_t tcp_put(struct tp_peer *peer, enum tp_class c,
 	struct tp_device *dev = peer->dev;
 	struct tcp_out *out = peer->out[c];
 	uint64_t bytes = kind == TP_REF ? sizeof(struct tcp_ref) : len;
-	struct tcp_head head = {.what = TCP_MESSAGE,
+	struct tcp_head head = {.what = TCP_FRAME_MESSAGE,
 				.channel_class = (uint8_t)c,
 				.kind = (uint16_t)kind,
 				.seq = seq,
@@ -642,7 +642,7 @@ static dicomm_result_t ask_for(struct tcp_in *in, uint64_t seq,
 	struct tcp_link *link = in->link;
 	struct tp_device *dev = link->dev;
 	struct tcp_read *read = &in->reads[seq % TCP_READS];
-	struct tcp_head head = {.what = TCP_READ,
+	struct tcp_head head = {.what = TCP_FRAME_READ,
 				.channel_class = in->channel_class,
 				.seq = seq,
 				.signature = dev->reads + 1};
@@ -718,9 +718,10 @@ static dicomm_result_t tcp_arrived(struct tp_peer *peer, enum tp_class c,
 static dicomm_result_t link_broken(struct tcp_link *link, int *peer)
 {
 	if (!atomic_load_explicit(&link->status, memory_order_acquire) ||
-	    link->left)
+	    link->peer_closed)
 		return DICOMM_SUCCESS;
-	/* Who closes its side may be heard of a moment later. */
+	/* The close of a peer may arrive a moment later than its end: report
+	 * the error at the second look. */
 	if (!link->noticed) {
 		link->noticed = true;
 		return DICOMM_SUCCESS;
@@ -744,10 +745,11 @@ static dicomm_result_t tcp_broken(struct tp_device *dev, int *peer)
 
 /* ---- ends ---- */
 
-/* Peers see the end, and those that can be told, that it is one on purpose. */
+/* Peers see the end. Those to which TCP_FRAME_CLOSE can be sent see that it is
+ * on purpose. */
 static void end_conn(struct tcp_conn *c)
 {
-	struct tcp_head head = {.what = TCP_BYE};
+	struct tcp_head head = {.what = TCP_FRAME_CLOSE};
 
 	if (c->stage == TCP_OPEN && !tcp_send_is_amid(c))
 		(void)tcp_send_note(c, &head, NULL, 0);
@@ -761,8 +763,8 @@ static void tcp_abort(struct tp_device *dev)
 
 	while (!try_lock(dev)) {
 		if (clock_ns() - start > TCP_DRAIN_NS) {
-			log_warn("tcp: rank %d: somebody has been in the "
-				 "middle of a poll for long",
+			log_warn("tcp: rank %d: abort: another thread has "
+				 "been polling for too long",
 				 dev->config.rank);
 			return;
 		}
@@ -790,8 +792,8 @@ static void free_channels(struct tp_device *dev, uint32_t rank)
 	}
 }
 
-/* Until all of these links are quiet. Whoever still answers does so soon: its
- * rank, or its progress thread. */
+/* Wait until the peers have acknowledged the close. A peer that is alive does
+ * so soon: its rank, or its progress thread. */
 static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	uint64_t start = clock_ns();
@@ -800,10 +802,10 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 	while (!quiet && !is_aborted(dev) &&
 	       clock_ns() - start < TCP_DRAIN_NS) {
 		quiet = true;
-		/* No credits after a goodbye. */
+		/* No credit may follow the close. */
 		tcp_credits_send_all(dev);
 		for (uint32_t r = first; r < end; r++) {
-			tcp_link_bye(&dev->links[r]);
+			tcp_link_say_close(&dev->links[r]);
 			quiet &= tcp_link_is_quiet(&dev->links[r]);
 		}
 		if (quiet || tcp_progress(dev))
@@ -813,8 +815,8 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 		lock(dev);
 	}
 	if (!quiet && !is_aborted(dev))
-		log_warn("tcp: rank %d closes, and not all of its peers have "
-			 "heard that",
+		log_warn("tcp: rank %d closes, but not all of its peers have "
+			 "acknowledged that",
 			 dev->config.rank);
 }
 
@@ -824,8 +826,8 @@ static void close_links(struct tp_device *dev, uint32_t first, uint32_t end)
 	wait_for_quiet(dev, first, end);
 	for (uint32_t r = first; r < end; r++) {
 		dev->links[r].closed = true;
-		if (dev->links[r].owes && !is_aborted(dev))
-			tcp_link_pay(dev);
+		if (dev->links[r].ack_due && !is_aborted(dev))
+			tcp_link_flush_deferred(dev);
 		tcp_link_drop(&dev->links[r]);
 		free_channels(dev, r);
 	}

@@ -40,7 +40,7 @@
  * come at once. */
 #define TCP_STAGE 8192
 #define TCP_NOTES 8192 /* bytes of short frames that wait to be sent */
-/* For peers to hear a goodbye, and for an abort to get the lock. */
+/* How long a close waits for its peers, and an abort for the lock. */
 #define TCP_DRAIN_NS UINT64_C(2000000000)
 
 /* What DICOMM_ENCRYPT asks for; peers have to agree. */
@@ -70,19 +70,21 @@ const char *tcp_address_protection(uint32_t protection);
 
 /* ---- frames ---- */
 
-enum tcp_what {
-	TCP_CHANNEL, /* the sender will use this channel */
-	TCP_MESSAGE, /* body: what goes into the line, or the slot's data */
-	TCP_CREDIT,  /* consumed: what the sender of the frame has released */
-	TCP_READ,    /* a struct tcp_ask */
-	TCP_DATA,    /* what was asked for, or part of it */
-	TCP_BYE,     /* this rank sends no more, and wants no more */
-	TCP_BYE_HEARD,
-	TCP_WHATS
+enum tcp_frame {
+	TCP_FRAME_CHANNEL, /* the sender will use this channel */
+	TCP_FRAME_MESSAGE, /* body: what goes into the line, or the slot's data
+			    */
+	TCP_FRAME_CREDIT, /* consumed: what the sender of the frame has released
+			   */
+	TCP_FRAME_READ,   /* a struct tcp_ask */
+	TCP_FRAME_DATA,   /* what was asked for, or part of it */
+	TCP_FRAME_CLOSE,  /* the sender sends no more, and wants no more */
+	TCP_FRAME_CLOSE_ACK,
+	TCP_FRAME_TYPES
 };
 
 struct tcp_head {
-	uint8_t what;          /* enum tcp_what */
+	uint8_t what;          /* enum tcp_frame */
 	uint8_t channel_class; /* enum tp_class */
 	uint16_t kind;         /* of a message: enum tp_kind */
 	uint32_t signature; /* of a message; of a read and its data: number */
@@ -161,7 +163,7 @@ struct tcp_conn {
 	struct tcp_head head; /* of the frame whose body is coming */
 	uint8_t *body;        /* where its next byte belongs; NULL: nowhere */
 	uint64_t body_left;
-	bool bye; /* the peer has said it here */
+	bool close_received; /* TCP_FRAME_CLOSE, by this connection */
 
 	/* watch.c */
 	uint64_t looked_ms, heard_ms;
@@ -182,17 +184,17 @@ struct tcp_link {
 	uint32_t calls;   /* that were cut off before they were answered */
 	uint64_t call_ms; /* the next one, then */
 	struct tcp_conn *conn[TCP_CONNECTIONS];
-	bool announce[TP_CLASSES]; /* TCP_CHANNEL has to be sent */
+	bool announce[TP_CLASSES]; /* TCP_FRAME_CHANNEL has to be sent */
 	_Atomic int status;        /* dicomm_result_t */
 	char cause[160];
-	bool told;                  /* the user has been */
-	bool noticed;               /* who waits has looked once */
-	bool said[TCP_CONNECTIONS]; /* goodbye, on that connection */
-	uint32_t byes;              /* that have come */
-	bool heard;                 /* the peer has heard mine */
-	bool owes;                  /* it is to be told that its was heard */
-	_Atomic bool left;          /* the peer has said goodbye, or aborted */
-	bool closed;                /* nobody is let in any more */
+	bool reported; /* the user has been told the status, */
+	bool noticed;  /* and broken() has seen it once */
+	bool close_sent[TCP_CONNECTIONS];
+	uint32_t closes; /* that have come, one by each connection */
+	bool close_acked;
+	_Atomic bool peer_closed; /* the peer has closed, or aborted, */
+	bool ack_due;             /* and needs TCP_FRAME_CLOSE_ACK */
+	bool closed;              /* no connection is accepted any more */
 };
 
 struct tcp_read {
@@ -254,7 +256,7 @@ struct tp_device {
 	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	uint32_t unfinished;   /* greetings, calls to be repeated, deafness */
-	bool owes;             /* some link has to say something */
+	bool deferred;         /* some link has `announce` or `ack_due` */
 	uint64_t tick_ms;      /* when to look at the unfinished */
 	bool fresh;            /* polls of its rank brought something */
 	_Atomic uint32_t
@@ -333,21 +335,22 @@ void tcp_join_forget(struct tcp_conn *c);
 void tcp_link_fail(struct tcp_link *link, dicomm_result_t status,
 		   const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Its state as a status, with its words as the last error. */
+/* SUCCESS, or why it is broken; the text becomes the last error. */
 dicomm_result_t tcp_link_status(struct tcp_link *link);
-/* All connections are there: say what has waited for that. */
+/* All connections are open: announce the channels that were begun. */
 void tcp_link_ready(struct tcp_link *link);
 /* A connection has ended; errno, 0: the peer closed it. */
 void tcp_link_lost(struct tcp_conn *c, int error);
-/* The peer says goodbye on a connection. */
-void tcp_link_on_bye(struct tcp_conn *c);
-/* Say goodbye, unless that is done; has the other side heard it, or gone? */
-void tcp_link_bye(struct tcp_link *link);
+/* TCP_FRAME_CLOSE has come by a connection. */
+void tcp_link_on_close(struct tcp_conn *c);
+/* Send TCP_FRAME_CLOSE by all connections, unless that is done. */
+void tcp_link_say_close(struct tcp_link *link);
+/* The peer has acknowledged the close, or is gone. */
 bool tcp_link_is_quiet(const struct tcp_link *link);
 /* Close its connections. */
 void tcp_link_drop(struct tcp_link *link);
-/* Say what links owe. */
-void tcp_link_pay(struct tp_device *dev);
+/* Send announcements and acknowledgements that could not be sent before. */
+void tcp_link_flush_deferred(struct tp_device *dev);
 
 /* ---- send.c: what leaves by a connection ---- */
 
