@@ -188,7 +188,7 @@ static struct tcp_conn *connect_peer(int *peer)
 static void disconnect(int peer)
 {
 	tcp_link_drop(&links[1]);
-	tcp_socket_bury(&dev);
+	tcp_socket_free_closed(&dev);
 	close(peer);
 	for (int i = 0; i < 2 * TP_CLASSES; i++) {
 		struct tcp_in *in = atomic_exchange(&ins[i], NULL);

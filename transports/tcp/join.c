@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How two ranks make a connection. Who calls says hello, the other answers, and
- * the caller confirms: by each word its sender proves that it knows the secret
- * of the communicator, with what the other has just made up.
+ * How two ranks make a connection. The initiator sends a hello, the acceptor
+ * sends an answer, and the initiator sends a confirm. Each of these words
+ * contains a proof that its sender knows the key of the communicator, over the
+ * nonces that both have just made.
  *
- * If both call, the call of the lower rank counts: it refuses that of the other
- * one, which drops its own when it is called.
+ * If both ranks connect, the connection that the lower rank began counts: the
+ * lower rank refuses the other's hello, and the other rank drops its own
+ * connections when it gets the hello of the lower one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,14 +27,13 @@
 #define ANSWER 0x35544344u
 #define CONFIRM 0x36544344u
 #define STRANGER_MS 10000
-/* Who has said hello with a proof may be stopped before it confirms. If this
- * rank closed the connection then, the caller would take it for a broken one.
- */
+/* A peer whose hello was right may be stopped before it sends the confirm. If
+ * this rank closed the connection then, the peer would take it for broken. */
 #define PROVED_MS 600000
-/* Who is cut off before an answer calls again: its peer may have been without
- * descriptors, or full of strangers. */
-#define CALLS_MAX 20
-#define AGAIN_MS 100
+/* A rank whose connection ends before an answer connects again: its peer may
+ * have been without descriptors, or full of strangers. */
+#define ATTEMPTS_MAX 20
+#define RETRY_MS 100
 #define TICK_MS 50
 
 struct hello {
@@ -40,7 +41,7 @@ struct hello {
 	uint32_t from_rank, to_rank, ranks;
 	uint32_t slots, slot_bytes;
 	uint32_t index, count; /* of the connections of the link */
-	uint64_t token;        /* of who is called */
+	uint64_t token;        /* of the acceptor */
 	uint32_t protection, zero;
 	uint8_t nonce[TCP_NONCE];
 	uint8_t public[AUTH_PUBLIC]; /* where that is used */
@@ -68,7 +69,7 @@ _Static_assert(crypto_auth_BYTES == TCP_PROOF &&
 		       crypto_auth_KEYBYTES == TCP_KEY,
 	       "sizes");
 
-struct tcp_greeting {
+struct tcp_handshake {
 	struct hello hello;
 	struct answer answer;
 	struct confirm confirm;
@@ -83,7 +84,7 @@ static void prove_hello(const struct hello *h, const uint8_t key[TCP_KEY],
 		    key);
 }
 
-static void prove_answer(const struct tcp_greeting *g,
+static void prove_answer(const struct tcp_handshake *g,
 			 const uint8_t key[TCP_KEY], uint8_t proof[TCP_PROOF])
 {
 	uint8_t all[sizeof(g->hello) + offsetof(struct answer, proof)];
@@ -94,7 +95,7 @@ static void prove_answer(const struct tcp_greeting *g,
 	crypto_auth(proof, all, sizeof(all), key);
 }
 
-static void prove_confirm(const struct tcp_greeting *g,
+static void prove_confirm(const struct tcp_handshake *g,
 			  const uint8_t key[TCP_KEY], uint8_t proof[TCP_PROOF])
 {
 	struct {
@@ -110,19 +111,19 @@ static void prove_confirm(const struct tcp_greeting *g,
 	crypto_auth(proof, (const uint8_t *)&all, sizeof(all), key);
 }
 
-/* Everything fits into an empty socket. */
-static bool say(struct tcp_conn *c, void *word, size_t len)
+/* Send a word; all of it fits into an empty socket. */
+static bool send_word(struct tcp_conn *c, void *word, size_t len)
 {
 	struct iovec v = {word, len};
 
 	return tcp_socket_send(c, &v, 1) == (ssize_t)len;
 }
 
-/* SUCCESS: all of the word is there. AGAIN: not yet. REMOTE: it never will be,
- * and errno says why. No byte beyond it is taken. */
-static dicomm_result_t listen_to(struct tcp_conn *c, void *word, size_t len)
+/* SUCCESS: all of the word is there. AGAIN: not yet. REMOTE: the connection has
+ * ended, and errno says why. No byte beyond the word is read. */
+static dicomm_result_t receive_word(struct tcp_conn *c, void *word, size_t len)
 {
-	struct tcp_greeting *g = c->greeting;
+	struct tcp_handshake *g = c->handshake;
 	struct iovec v = {(uint8_t *)word + g->have, len - g->have};
 	ssize_t n = tcp_socket_receive(c, &v, 1);
 
@@ -138,13 +139,13 @@ static dicomm_result_t listen_to(struct tcp_conn *c, void *word, size_t len)
 /* ---- open ---- */
 
 /*
- * The key of the connection is of what both have just made up. Of an encrypted
- * one it depends on key pairs, too, that both forget at once: so nobody reads a
- * recording later, even if he learns the key of the communicator.
+ * The key of the connection depends on the nonces of both sides. The key of an
+ * encrypted one depends also on key pairs that both sides delete at once: so a
+ * recording cannot be read later, even with the key of the communicator.
  */
 static bool make_secret(const struct tcp_conn *c, uint8_t secret[TCP_SEAL_KEY])
 {
-	const struct tcp_greeting *g = c->greeting;
+	const struct tcp_handshake *g = c->handshake;
 	const uint8_t *key = c->dev->config.key;
 	uint8_t all[sizeof(g->hello) + sizeof(g->answer)], other[AUTH_KEY];
 	bool good = true;
@@ -155,8 +156,8 @@ static bool make_secret(const struct tcp_conn *c, uint8_t secret[TCP_SEAL_KEY])
 	memcpy(all + sizeof(g->hello), &g->answer, sizeof(g->answer));
 	if (c->dev->protection == TCP_ENCRYPTED)
 		good = auth_agree(key, &g->pair,
-				  c->link->mine ? g->answer.public
-						: g->hello.public,
+				  c->link->initiator ? g->answer.public
+						     : g->hello.public,
 				  all, sizeof(all), secret, other);
 	else
 		auth_prove(key, "dicomm signed wires", all, sizeof(all),
@@ -176,8 +177,8 @@ static const char *seal(struct tcp_conn *c)
 	if (!make_secret(c, secret))
 		return "its public key is not a valid one";
 	c->seal = c->dev->protection == TCP_ENCRYPTED
-			  ? tcp_seal_open(secret, c->link->mine)
-			  : tcp_seal_open_signed(secret, c->link->mine);
+			  ? tcp_seal_open(secret, c->link->initiator)
+			  : tcp_seal_open_signed(secret, c->link->initiator);
 	sodium_memzero(secret, sizeof(secret));
 	return c->seal ? NULL : "out of memory";
 }
@@ -187,37 +188,37 @@ static void open_conn(struct tcp_conn *c)
 	struct tcp_link *link = c->link;
 	const char *why = seal(c);
 
-	tcp_join_forget(c);
+	tcp_join_end(c);
 	if (!why && tcp_send_open(c) != DICOMM_SUCCESS)
 		why = "out of memory";
 	if (why) {
 		tcp_link_fail(link, DICOMM_ERR_REMOTE, "%s", why);
 		return;
 	}
-	c->stage = TCP_OPEN;
+	c->state = TCP_OPEN;
 	c->dev->open++;
 	tcp_socket_watch(c, EPOLLIN);
 	if (++link->open == link->count)
 		tcp_link_ready(link);
 }
 
-void tcp_join_forget(struct tcp_conn *c)
+void tcp_join_end(struct tcp_conn *c)
 {
 	strangers_remove(&c->dev->strangers, &c->stranger);
-	if (!c->greeting)
+	if (!c->handshake)
 		return;
-	c->dev->unfinished--;
-	sodium_memzero(c->greeting, sizeof(*c->greeting));
-	free(c->greeting);
-	c->greeting = NULL;
+	c->dev->pending--;
+	sodium_memzero(c->handshake, sizeof(*c->handshake));
+	free(c->handshake);
+	c->handshake = NULL;
 }
 
 static bool begin(struct tcp_conn *c)
 {
-	c->greeting = calloc(1, sizeof(*c->greeting));
-	if (!c->greeting)
+	c->handshake = calloc(1, sizeof(*c->handshake));
+	if (!c->handshake)
 		return false;
-	c->dev->unfinished++;
+	c->dev->pending++;
 	return true;
 }
 
@@ -225,22 +226,22 @@ static void make_pair(struct tcp_conn *c, uint8_t public[AUTH_PUBLIC])
 {
 	if (c->dev->protection != TCP_ENCRYPTED)
 		return;
-	auth_make_pair(&c->greeting->pair);
-	memcpy(public, c->greeting->pair.public, AUTH_PUBLIC);
+	auth_make_pair(&c->handshake->pair);
+	memcpy(public, c->handshake->pair.public, AUTH_PUBLIC);
 }
 
-/* ---- who calls ---- */
+/* ---- the initiator ---- */
 
-static void cannot_call(struct tcp_link *link, int error)
+static void connect_failed(struct tcp_link *link, int error)
 {
 	tcp_link_fail(link, DICOMM_ERR_REMOTE, "connect to %s: %s",
 		      link->address->listen, strerror(error));
 }
 
-static void say_hello(struct tcp_conn *c)
+static void send_hello(struct tcp_conn *c)
 {
 	const struct tp_config *config = &c->dev->config;
-	struct hello *h = &c->greeting->hello;
+	struct hello *h = &c->handshake->hello;
 
 	h->type = HELLO;
 	h->from_rank = (uint32_t)config->rank;
@@ -255,103 +256,105 @@ static void say_hello(struct tcp_conn *c)
 	randombytes_buf(h->nonce, sizeof(h->nonce));
 	make_pair(c, h->public);
 	prove_hello(h, config->key, h->proof);
-	c->stage = TCP_CALLING;
+	c->state = TCP_HELLO_SENT;
 	tcp_socket_watch(c, EPOLLIN);
-	if (!say(c, h, sizeof(*h)))
-		tcp_link_fail(c->link, DICOMM_ERR_REMOTE, "say hello to %s: %s",
+	if (!send_word(c, h, sizeof(*h)))
+		tcp_link_fail(c->link, DICOMM_ERR_REMOTE,
+			      "send a hello to %s: %s",
 			      c->link->address->listen, strerror(errno));
 }
 
-static void call_one(struct tcp_link *link, uint32_t index)
+static void connect_one(struct tcp_link *link, uint32_t index)
 {
 	struct tcp_conn *c = NULL;
-	int fd = tcp_socket_call(link->dev, link->address->listen);
+	int fd = tcp_socket_connect(link->dev, link->address->listen);
 
 	if (fd >= 0)
 		c = tcp_socket_add(link->dev, fd, TCP_CONNECTING, EPOLLOUT);
 	if (!c) {
-		cannot_call(link, fd < 0 ? errno : ENOMEM);
+		connect_failed(link, fd < 0 ? errno : ENOMEM);
 		return;
 	}
 	c->link = link;
 	c->index = index;
 	link->conn[index] = c;
 	if (!begin(c))
-		cannot_call(link, ENOMEM);
+		connect_failed(link, ENOMEM);
 }
 
-void tcp_join_call(struct tcp_link *link)
+void tcp_join_connect(struct tcp_link *link)
 {
 	if (link->count || link->closed || atomic_load(&link->status))
 		return;
-	link->mine = true;
+	link->initiator = true;
 	link->count = link->dev->connections;
 	for (uint32_t i = 0; i < link->count && !atomic_load(&link->status);
 	     i++)
-		call_one(link, i);
+		connect_one(link, i);
 }
 
-static void hang_up(struct tcp_link *link)
+static void drop_connections(struct tcp_link *link)
 {
 	for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
 		if (link->conn[i])
 			tcp_socket_drop(link->conn[i]);
 	link->count = 0;
-	link->mine = false;
+	link->initiator = false;
 }
 
-/* Cut off before an answer, or answered by who proves nothing: anybody may have
- * done that. */
-static void call_later(struct tcp_link *link, const char *why)
+/* The connection has ended before an answer, or the answer proves nothing.
+ * Anybody who can disturb the network may have caused that, so try again. */
+static void retry_later(struct tcp_link *link, const char *why)
 {
 	struct tp_device *dev = link->dev;
 
-	if (++link->calls > CALLS_MAX) {
+	if (++link->attempts > ATTEMPTS_MAX) {
 		tcp_link_fail(link, DICOMM_ERR_REMOTE,
 			      "%s does not answer a hello: %s",
 			      link->address->listen, why);
 		return;
 	}
-	hang_up(link);
-	link->call_ms = clock_ms() + AGAIN_MS;
-	link->wanted = true;
-	dev->unfinished++;
+	drop_connections(link);
+	link->retry_ms = clock_ms() + RETRY_MS;
+	link->retry = true;
+	dev->pending++;
 }
 
-static void connected(struct tcp_conn *c)
+static void on_connected(struct tcp_conn *c)
 {
 	socklen_t len = sizeof(int);
 	int error = 0;
 
 	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 	if (error)
-		cannot_call(c->link, error);
+		connect_failed(c->link, error);
 	else
-		say_hello(c);
+		send_hello(c);
 }
 
-static void take_answer(struct tcp_conn *c)
+static void on_answer(struct tcp_conn *c)
 {
-	struct tcp_greeting *g = c->greeting;
+	struct tcp_handshake *g = c->handshake;
 	struct tcp_link *link = c->link;
 	const uint8_t *key = c->dev->config.key;
-	dicomm_result_t status = listen_to(c, &g->answer, sizeof(g->answer));
+	dicomm_result_t status = receive_word(c, &g->answer, sizeof(g->answer));
 	uint8_t proof[TCP_PROOF];
 
 	if (status == DICOMM_AGAIN)
 		return;
 	if (status != DICOMM_SUCCESS) {
-		call_later(link, errno ? strerror(errno) : "connection closed");
+		retry_later(link,
+			    errno ? strerror(errno) : "connection closed");
 		return;
 	}
 	prove_answer(g, key, proof);
 	if (sodium_memcmp(proof, g->answer.proof, sizeof(proof)) ||
 	    g->answer.type != ANSWER || g->answer.why[55]) {
-		call_later(link, "who answers has not proved who it is");
+		retry_later(link, "its answer does not prove who it is");
 		return;
 	}
 	if (g->answer.verdict == CROSSED) {
-		hang_up(link); /* it calls */
+		drop_connections(link); /* the peer connects */
 		return;
 	}
 	if (g->answer.verdict != WELCOME) {
@@ -360,24 +363,25 @@ static void take_answer(struct tcp_conn *c)
 		return;
 	}
 	prove_confirm(g, key, g->confirm.proof);
-	if (say(c, &g->confirm, sizeof(g->confirm)))
+	if (send_word(c, &g->confirm, sizeof(g->confirm)))
 		open_conn(c);
 	else
-		tcp_link_fail(link, DICOMM_ERR_REMOTE, "confirm to %s: %s",
-			      link->address->listen, strerror(errno));
+		tcp_link_fail(link, DICOMM_ERR_REMOTE,
+			      "send a confirm to %s: %s", link->address->listen,
+			      strerror(errno));
 }
 
-/* ---- who is called ---- */
+/* ---- the acceptor ---- */
 
 void tcp_join_accept(struct tp_device *dev)
 {
-	uint32_t calls = (uint32_t)dev->config.ranks * TCP_CONNECTIONS;
+	uint32_t most = (uint32_t)dev->config.ranks * TCP_CONNECTIONS;
 	struct tcp_conn *c;
 	int fd = tcp_socket_accept(dev);
 
 	if (fd < 0)
 		return;
-	c = tcp_socket_add(dev, fd, TCP_CALLED, EPOLLIN);
+	c = tcp_socket_add(dev, fd, TCP_ACCEPTED, EPOLLIN);
 	if (!c)
 		return;
 	if (!begin(c)) {
@@ -386,15 +390,15 @@ void tcp_join_accept(struct tp_device *dev)
 	}
 	c->deadline_ms = clock_ms() + STRANGER_MS;
 	strangers_add(&dev->strangers, &c->stranger, c);
-	/* What it has to say is often there, and then it is none any more. */
+	/* Its hello is often there, and then it is no stranger any more. */
 	tcp_join_advance(c);
-	c = strangers_surplus(&dev->strangers, calls);
+	c = strangers_surplus(&dev->strangers, most);
 	if (c)
 		tcp_socket_drop(c);
 }
 
 /* Why a genuine hello is refused; NULL: it is not. */
-static const char *objection(const struct tp_device *dev, const struct hello *h)
+static const char *refusal(const struct tp_device *dev, const struct hello *h)
 {
 	const struct tp_config *config = &dev->config;
 	const struct tcp_link *link;
@@ -407,25 +411,25 @@ static const char *objection(const struct tp_device *dev, const struct hello *h)
 		return "its slots are not like mine";
 	if (!h->count || h->count > TCP_CONNECTIONS || h->index >= h->count)
 		return "no such number of connections";
-	/* Addresses tell that, too, so nobody comes so far. */
+	/* Addresses contain that, too, so no rank of the job comes so far. */
 	if (h->protection != dev->protection)
 		return "its DICOMM_ENCRYPT is another";
 	link = &dev->links[h->from_rank];
 	if (link->closed || atomic_load(&link->status))
 		return "it has closed its side";
-	if (!link->mine && link->count &&
+	if (!link->initiator && link->count &&
 	    (link->count != h->count || link->conn[h->index]))
 		return "it is connected already";
 	return NULL;
 }
 
-static bool welcome(struct tcp_conn *c, const struct hello *h)
+static bool attach(struct tcp_conn *c, const struct hello *h)
 {
 	struct tcp_link *link = &c->dev->links[h->from_rank];
 
 	/* The peer is the lower one. */
-	if (link->mine)
-		hang_up(link);
+	if (link->initiator)
+		drop_connections(link);
 	link->count = h->count;
 	link->conn[h->index] = c;
 	c->link = link;
@@ -433,12 +437,12 @@ static bool welcome(struct tcp_conn *c, const struct hello *h)
 	return true;
 }
 
-static void answer(struct tcp_conn *c)
+static void send_answer(struct tcp_conn *c)
 {
 	struct tp_device *dev = c->dev;
-	struct tcp_greeting *g = c->greeting;
+	struct tcp_handshake *g = c->handshake;
 	struct answer *a = &g->answer;
-	const char *why = objection(dev, &g->hello);
+	const char *why = refusal(dev, &g->hello);
 	const struct tcp_link *link;
 
 	a->type = ANSWER;
@@ -446,25 +450,25 @@ static void answer(struct tcp_conn *c)
 	if (why)
 		snprintf(a->why, sizeof(a->why), "%s", why);
 	link = why ? NULL : &dev->links[g->hello.from_rank];
-	if (link && link->mine && link->rank > (uint32_t)dev->config.rank)
+	if (link && link->initiator && link->rank > (uint32_t)dev->config.rank)
 		a->verdict = CROSSED;
 	randombytes_buf(a->nonce, sizeof(a->nonce));
 	make_pair(c, a->public);
 	prove_answer(g, dev->config.key, a->proof);
-	if (!say(c, a, sizeof(*a)) || a->verdict != WELCOME) {
+	if (!send_word(c, a, sizeof(*a)) || a->verdict != WELCOME) {
 		tcp_socket_drop(c);
 		return;
 	}
-	welcome(c, &g->hello);
+	attach(c, &g->hello);
 	strangers_remove(&dev->strangers, &c->stranger);
-	c->stage = TCP_ANSWERED;
+	c->state = TCP_ANSWER_SENT;
 	c->deadline_ms = clock_ms() + PROVED_MS;
 }
 
-static void take_hello(struct tcp_conn *c)
+static void on_hello(struct tcp_conn *c)
 {
-	struct hello *h = &c->greeting->hello;
-	dicomm_result_t status = listen_to(c, h, sizeof(*h));
+	struct hello *h = &c->handshake->hello;
+	dicomm_result_t status = receive_word(c, h, sizeof(*h));
 	uint8_t proof[TCP_PROOF];
 
 	if (status == DICOMM_AGAIN)
@@ -473,15 +477,15 @@ static void take_hello(struct tcp_conn *c)
 	if (status == DICOMM_SUCCESS && h->type == HELLO &&
 	    h->token == c->dev->token &&
 	    !sodium_memcmp(proof, h->proof, sizeof(proof))) {
-		answer(c);
+		send_answer(c);
 		return;
 	}
 	log_debug("tcp: a stranger is turned away");
 	tcp_socket_drop(c);
 }
 
-/* Whoever gave the answer to a replayed hello comes no further. */
-static void give_back(struct tcp_conn *c)
+/* The hello may have been a copy: its link becomes free for the true peer. */
+static void drop_unproved(struct tcp_conn *c)
 {
 	struct tcp_link *link = c->link;
 
@@ -494,10 +498,11 @@ static void give_back(struct tcp_conn *c)
 	}
 }
 
-static void take_confirm(struct tcp_conn *c)
+static void on_confirm(struct tcp_conn *c)
 {
-	struct tcp_greeting *g = c->greeting;
-	dicomm_result_t status = listen_to(c, &g->confirm, sizeof(g->confirm));
+	struct tcp_handshake *g = c->handshake;
+	dicomm_result_t status =
+		receive_word(c, &g->confirm, sizeof(g->confirm));
 	uint8_t proof[TCP_PROOF];
 
 	if (status == DICOMM_AGAIN)
@@ -507,33 +512,33 @@ static void take_confirm(struct tcp_conn *c)
 	    !sodium_memcmp(proof, g->confirm.proof, sizeof(proof)))
 		open_conn(c);
 	else
-		give_back(c);
+		drop_unproved(c);
 }
 
 /* ---- both ---- */
 
 void tcp_join_advance(struct tcp_conn *c)
 {
-	if (c->stage == TCP_CONNECTING)
-		connected(c);
-	else if (c->stage == TCP_CALLING)
-		take_answer(c);
-	else if (c->stage == TCP_CALLED)
-		take_hello(c);
-	else if (c->stage == TCP_ANSWERED)
-		take_confirm(c);
+	if (c->state == TCP_CONNECTING)
+		on_connected(c);
+	else if (c->state == TCP_HELLO_SENT)
+		on_answer(c);
+	else if (c->state == TCP_ACCEPTED)
+		on_hello(c);
+	else if (c->state == TCP_ANSWER_SENT)
+		on_confirm(c);
 }
 
-static void repeat_calls(struct tp_device *dev, uint64_t now_ms)
+static void retry_due(struct tp_device *dev, uint64_t now_ms)
 {
 	for (int r = 0; r < dev->config.ranks; r++) {
 		struct tcp_link *link = &dev->links[r];
 
-		if (!link->wanted || link->call_ms > now_ms)
+		if (!link->retry || link->retry_ms > now_ms)
 			continue;
-		link->wanted = false;
-		dev->unfinished--;
-		tcp_join_call(link);
+		link->retry = false;
+		dev->pending--;
+		tcp_join_connect(link);
 	}
 }
 
@@ -544,12 +549,12 @@ void tcp_join_tick(struct tp_device *dev, uint64_t now_ms)
 	if (now_ms < dev->tick_ms)
 		return;
 	dev->tick_ms = now_ms + TICK_MS;
-	tcp_socket_hear(dev);
+	tcp_socket_resume(dev);
 	for (struct tcp_conn *c = dev->conns; c; c = next) {
 		next = c->next;
-		if (c->deadline_ms && c->stage != TCP_OPEN &&
+		if (c->deadline_ms && c->state != TCP_OPEN &&
 		    now_ms > c->deadline_ms)
-			give_back(c);
+			drop_unproved(c);
 	}
-	repeat_calls(dev, now_ms);
+	retry_due(dev, now_ms);
 }

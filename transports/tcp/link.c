@@ -15,9 +15,9 @@ void tcp_link_drop(struct tcp_link *link)
 	for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
 		if (link->conn[i])
 			tcp_socket_drop(link->conn[i]);
-	if (link->wanted)
-		link->dev->unfinished--;
-	link->wanted = link->ready = false;
+	if (link->retry)
+		link->dev->pending--;
+	link->retry = link->ready = false;
 }
 
 void tcp_link_fail(struct tcp_link *link, dicomm_result_t status,
@@ -76,7 +76,7 @@ static bool announce(struct tcp_link *link)
 void tcp_link_ready(struct tcp_link *link)
 {
 	link->ready = true;
-	link->calls = 0;
+	link->attempts = 0;
 	link->dev->deferred |= !announce(link);
 	log_debug("tcp: rank %d and rank %" PRIu32 " have %" PRIu32
 		  " connections",
@@ -131,7 +131,7 @@ void tcp_link_say_close(struct tcp_link *link)
 	for (uint32_t i = 0; i < link->count; i++) {
 		struct tcp_conn *c = link->conn[i];
 
-		if (c && c->stage == TCP_OPEN && !link->close_sent[i] &&
+		if (c && c->state == TCP_OPEN && !link->close_sent[i] &&
 		    !tcp_send_waits(c))
 			link->close_sent[i] =
 				tcp_send_note(c, &head, NULL, 0) ==

@@ -152,7 +152,7 @@ static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 		return;
 	}
 	take_credit(c, head);
-	if (c->stage != TCP_OPEN)
+	if (c->state != TCP_OPEN)
 		return;
 	c->body = place_of(in, head->seq, bytes);
 	c->body_left = bytes;
@@ -210,7 +210,7 @@ static bool serve_parts(struct tcp_link *link, const struct tcp_head *to,
 
 		head.extra = at;
 		if ((n || !i) &&
-		    (!link->conn[i] || link->conn[i]->stage != TCP_OPEN ||
+		    (!link->conn[i] || link->conn[i]->state != TCP_OPEN ||
 		     !tcp_send_serve(link->conn[i], &head, memory + at, n)))
 			return false;
 		at += n;
@@ -335,19 +335,19 @@ static bool take_frame(struct tcp_conn *c)
 			begin_message(c, &head);
 		else
 			begin_data(c, &head);
-		if (c->stage == TCP_OPEN)
+		if (c->state == TCP_OPEN)
 			take_body(c);
 	} else {
 		take_note(c, &head, at + sizeof(head));
 	}
-	return c->stage == TCP_OPEN && !c->body_left;
+	return c->state == TCP_OPEN && !c->body_left;
 }
 
 static void empty_stage(struct tcp_conn *c)
 {
 	uint32_t n;
 
-	while (c->stage == TCP_OPEN && !c->body_left && take_frame(c))
+	while (c->state == TCP_OPEN && !c->body_left && take_frame(c))
 		;
 	n = staged(c);
 	if (n && c->stage_begin)
@@ -372,7 +372,7 @@ static int places(struct tcp_conn *c, struct iovec v[2])
 
 static bool holds_more(const struct tcp_conn *c)
 {
-	return c->stage == TCP_OPEN && c->seal && tcp_seal_holds(c->seal);
+	return c->state == TCP_OPEN && c->seal && tcp_seal_holds(c->seal);
 }
 
 /* True: there may be more. */
@@ -403,7 +403,7 @@ static bool receive_once(struct tcp_conn *c, bool *moved)
 	if (is_amid_body(c))
 		take_body(c);
 	empty_stage(c);
-	return c->stage == TCP_OPEN && ((size_t)got == all || holds_more(c));
+	return c->state == TCP_OPEN && ((size_t)got == all || holds_more(c));
 }
 
 bool tcp_receive(struct tcp_conn *c)

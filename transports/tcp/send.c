@@ -42,7 +42,7 @@ static void want_room(struct tcp_conn *c)
 {
 	uint32_t events = EPOLLIN;
 
-	if (c->stage != TCP_OPEN)
+	if (c->state != TCP_OPEN)
 		return;
 	if (c->blocked)
 		events |= EPOLLOUT;
@@ -184,7 +184,7 @@ bool tcp_send_more(struct tcp_conn *c)
 		return false;
 	if (end_frame(c))
 		(void)send_pieces(c);
-	return c->stage == TCP_OPEN && !c->blocked;
+	return c->state == TCP_OPEN && !c->blocked;
 }
 
 /* ---- what is to be sent ---- */
@@ -232,7 +232,7 @@ dicomm_result_t tcp_send_note(struct tcp_conn *c, const struct tcp_head *head,
 	size_t all = sizeof(*head) + len;
 	ssize_t n = 0;
 
-	if (!c || c->stage != TCP_OPEN)
+	if (!c || c->state != TCP_OPEN)
 		return DICOMM_AGAIN;
 	if (c->notes_end + all > TCP_NOTES)
 		return DICOMM_AGAIN;

@@ -23,7 +23,7 @@
  * credits, which cannot overtake it. */
 #define UNSENT_BYTES (512 << 10)
 /* Without descriptors, until the next try to accept. */
-#define DEAF_MS 200
+#define PAUSE_MS 200
 
 /* Each peer takes some descriptors; the program is to find some, too. */
 static void make_room(int fd)
@@ -48,7 +48,7 @@ static bool is_loopback(const struct sockaddr_storage *a)
 	return a->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
-static dicomm_result_t hear(struct tp_device *dev)
+static dicomm_result_t watch_listener(struct tp_device *dev)
 {
 	if (epoll_set_add(dev->epoll, dev->listener, EPOLLIN,
 			  (epoll_data_t){.ptr = dev}) == 0)
@@ -70,10 +70,10 @@ dicomm_result_t tcp_socket_open(struct tp_device *dev)
 	getsockname(dev->listener, (struct sockaddr *)&dev->listens, &len);
 	dev->loopback = is_loopback(&dev->listens);
 	make_room(dev->listener);
-	return hear(dev);
+	return watch_listener(dev);
 }
 
-void tcp_socket_deafen(struct tp_device *dev)
+void tcp_socket_stop_listening(struct tp_device *dev)
 {
 	if (dev->listener >= 0)
 		epoll_set_close(dev->epoll, dev->listener);
@@ -82,14 +82,14 @@ void tcp_socket_deafen(struct tp_device *dev)
 
 void tcp_socket_close(struct tp_device *dev)
 {
-	tcp_socket_deafen(dev);
+	tcp_socket_stop_listening(dev);
 	if (dev->epoll >= 0)
 		close(dev->epoll);
 	dev->epoll = -1;
 }
 
 struct tcp_conn *tcp_socket_add(struct tp_device *dev, int fd,
-				enum tcp_stage stage, uint32_t events)
+				enum tcp_state state, uint32_t events)
 {
 	struct tcp_conn *c = calloc(1, sizeof(*c));
 	int unsent = UNSENT_BYTES;
@@ -105,7 +105,7 @@ struct tcp_conn *tcp_socket_add(struct tp_device *dev, int fd,
 	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 	c->dev = dev;
 	c->fd = fd;
-	c->stage = stage;
+	c->state = state;
 	c->events = events;
 	c->next = dev->conns;
 	c->at = &dev->conns;
@@ -119,28 +119,28 @@ void tcp_socket_drop(struct tcp_conn *c)
 {
 	struct tp_device *dev = c->dev;
 
-	if (c->stage == TCP_CLOSED)
+	if (c->state == TCP_CLOSED)
 		return;
 	*c->at = c->next;
 	if (c->next)
 		c->next->at = c->at;
-	if (c->stage == TCP_OPEN)
+	if (c->state == TCP_OPEN)
 		dev->open--;
 	else
-		tcp_join_forget(c);
+		tcp_join_end(c);
 	if (c->link) {
-		if (c->stage == TCP_OPEN)
+		if (c->state == TCP_OPEN)
 			c->link->open--;
 		c->link->conn[c->index] = NULL;
 	}
 	c->link = NULL;
-	c->stage = TCP_CLOSED;
+	c->state = TCP_CLOSED;
 	epoll_set_close(dev->epoll, c->fd);
 	c->next = dev->closed;
 	dev->closed = c;
 }
 
-void tcp_socket_bury(struct tp_device *dev)
+void tcp_socket_free_closed(struct tp_device *dev)
 {
 	struct tcp_conn *c;
 
@@ -191,7 +191,7 @@ static void take_scope(const struct tp_device *dev, struct sockaddr *to)
 		v6->sin6_scope_id = mine->sin6_scope_id;
 }
 
-int tcp_socket_call(const struct tp_device *dev, const char *to)
+int tcp_socket_connect(const struct tp_device *dev, const char *to)
 {
 	struct addrinfo *a = resolve(to);
 	int fd, error;
@@ -222,26 +222,26 @@ int tcp_socket_accept(struct tp_device *dev)
 
 	if (fd < 0 && tcp_is_short(errno) && oldest) {
 		tcp_socket_drop(oldest);
-	} else if (fd < 0 && tcp_is_short(errno) && !dev->deaf) {
+	} else if (fd < 0 && tcp_is_short(errno) && !dev->paused) {
 		log_warn("tcp: rank %d: accept: %m: nobody can connect to it "
 			 "meanwhile",
 			 dev->config.rank);
 		epoll_set_remove(dev->epoll, dev->listener);
-		dev->deaf = true;
-		dev->unfinished++;
-		dev->tick_ms = clock_ms() + DEAF_MS;
+		dev->paused = true;
+		dev->pending++;
+		dev->tick_ms = clock_ms() + PAUSE_MS;
 	}
 	return fd;
 }
 
-void tcp_socket_hear(struct tp_device *dev)
+void tcp_socket_resume(struct tp_device *dev)
 {
-	if (!dev->deaf)
+	if (!dev->paused)
 		return;
-	dev->deaf = false;
-	dev->unfinished--;
+	dev->paused = false;
+	dev->pending--;
 	if (dev->listener >= 0)
-		(void)hear(dev);
+		(void)watch_listener(dev);
 }
 
 static ssize_t moved(ssize_t n)

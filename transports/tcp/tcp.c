@@ -57,16 +57,16 @@ static bool serve_conn(struct tcp_conn *c)
 {
 	bool moved = false;
 
-	if (c->stage == TCP_OPEN && c->link->ready)
+	if (c->state == TCP_OPEN && c->link->ready)
 		moved = tcp_receive(c);
-	if (c->stage == TCP_OPEN && tcp_send_waits(c))
+	if (c->state == TCP_OPEN && tcp_send_waits(c))
 		moved |= tcp_send_more(c);
 	return moved;
 }
 
 static bool is_easy(const struct tp_device *dev)
 {
-	if (!dev->open || dev->open > FEW || dev->unfinished)
+	if (!dev->open || dev->open > FEW || dev->pending)
 		return false;
 	for (const struct tcp_conn *c = dev->conns; c; c = c->next)
 		if (c->blocked)
@@ -98,9 +98,9 @@ static bool on_event(struct tp_device *dev, const struct epoll_event *e)
 		tcp_join_accept(dev);
 		return true;
 	}
-	if (c->stage == TCP_CLOSED)
+	if (c->state == TCP_CLOSED)
 		return true;
-	if (c->stage != TCP_OPEN) {
+	if (c->state != TCP_OPEN) {
 		tcp_join_advance(c);
 		return true;
 	}
@@ -123,7 +123,7 @@ static bool ask_epoll(struct tp_device *dev)
 		moved |= on_event(dev, &events[i]);
 	/* Pieces that a turn did not end need no room. */
 	for (struct tcp_conn *c = dev->conns; c; c = c->next)
-		if (c->stage == TCP_OPEN && !c->blocked && tcp_send_waits(c)) {
+		if (c->state == TCP_OPEN && !c->blocked && tcp_send_waits(c)) {
 			moved |= tcp_send_more(c);
 			break;
 		}
@@ -152,13 +152,13 @@ bool tcp_progress(struct tp_device *dev)
 		moved = ask_each(dev);
 	else
 		moved = ask_epoll(dev);
-	if (__builtin_expect(dev->unfinished, 0))
+	if (__builtin_expect(dev->pending, 0))
 		tcp_join_tick(dev, clock_ms());
 	if (__builtin_expect(dev->deferred, 0))
 		tcp_link_flush_deferred(dev);
 	tcp_credits_progress(dev, moved);
 	if (__builtin_expect(dev->closed != NULL, 0))
-		tcp_socket_bury(dev);
+		tcp_socket_free_closed(dev);
 	return moved;
 }
 
@@ -217,7 +217,7 @@ static int poll_away(struct tp_device *dev)
 		ask_epoll_next(dev);
 		if (!tcp_progress(dev))
 			timeout = dev->credits_due || dev->deferred ||
-						  dev->unfinished
+						  dev->pending
 					  ? PROGRESS_AWAY_MS
 					  : -1;
 	}
@@ -436,7 +436,7 @@ static dicomm_result_t begin_channel(struct tp_peer *peer, uint8_t c)
 	if (link->ready)
 		peer->dev->deferred = true;
 	else
-		tcp_join_call(link);
+		tcp_join_connect(link);
 	return DICOMM_SUCCESS;
 }
 
@@ -751,7 +751,7 @@ static void end_conn(struct tcp_conn *c)
 {
 	struct tcp_head head = {.what = TCP_FRAME_CLOSE};
 
-	if (c->stage == TCP_OPEN && !tcp_send_is_amid(c))
+	if (c->state == TCP_OPEN && !tcp_send_is_amid(c))
 		(void)tcp_send_note(c, &head, NULL, 0);
 	shutdown(c->fd, SHUT_WR);
 }
@@ -773,7 +773,7 @@ static void tcp_abort(struct tp_device *dev)
 	atomic_store(&dev->progress.aborted, true);
 	for (struct tcp_conn *c = dev->conns; c && !before; c = c->next)
 		end_conn(c);
-	tcp_socket_deafen(dev);
+	tcp_socket_stop_listening(dev);
 	unlock(dev);
 }
 
@@ -831,7 +831,7 @@ static void close_links(struct tp_device *dev, uint32_t first, uint32_t end)
 		tcp_link_drop(&dev->links[r]);
 		free_channels(dev, r);
 	}
-	tcp_socket_bury(dev);
+	tcp_socket_free_closed(dev);
 }
 
 static void tcp_peer_close(struct tp_peer *peer)
@@ -864,7 +864,7 @@ static void tcp_close(struct tp_device *dev)
 		close_links(dev, 0, (uint32_t)dev->config.ranks);
 	while (dev->conns)
 		tcp_socket_drop(dev->conns);
-	tcp_socket_bury(dev);
+	tcp_socket_free_closed(dev);
 	tcp_socket_close(dev);
 	while ((peer = dev->peers)) {
 		dev->peers = peer->next;

@@ -46,16 +46,16 @@
 /* What DICOMM_ENCRYPT asks for; peers have to agree. */
 enum tcp_protection { TCP_CLEAR, TCP_SIGNED, TCP_ENCRYPTED, TCP_PROTECTIONS };
 
-/* ---- address.c: what ranks tell each other ---- */
+/* ---- address.c: the address of a rank ---- */
 
 struct tcp_address {
 	uint32_t magic, version;
 	uint8_t proof[16]; /* of the bytes, with 0 here */
-	uint64_t token;    /* of this device: whoever calls it has to know it */
+	uint64_t token;    /* of this device: a hello must contain it */
 	uint64_t network;  /* hash of machine and network namespace */
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
-	uint32_t loopback;   /* no other machine gets there */
+	uint32_t loopback;   /* it listens at a loopback address */
 	uint32_t protection; /* enum tcp_protection */
 	char listen[80];     /* "ADDRESS:PORT" */
 };
@@ -108,13 +108,15 @@ struct tcp_ask {
 
 /* ---- connections ---- */
 
-enum tcp_stage {
-	TCP_CONNECTING, /* the kernel is at it */
-	TCP_CALLING,    /* hello sent */
-	TCP_CALLED,     /* by somebody who has not said hello */
-	TCP_ANSWERED,   /* ... and has not proved it yet */
-	TCP_OPEN,
-	TCP_CLOSED /* to be freed */
+enum tcp_state {
+	TCP_CONNECTING, /* this rank connects; the kernel has not finished */
+	TCP_HELLO_SENT, /* this rank has sent a hello; an answer is awaited */
+	TCP_ACCEPTED,   /* a stranger has connected; its hello is awaited */
+	/* The hello was genuine, or a copy of one: the confirm is awaited,
+	 * which nobody can copy. */
+	TCP_ANSWER_SENT,
+	TCP_OPEN,  /* frames go both ways, once all of the link are open */
+	TCP_CLOSED /* dropped; freed at the end of the poll */
 };
 
 /* Memory that a peer has asked for, and is sent piece by piece. */
@@ -131,16 +133,16 @@ struct tcp_in;
 struct tcp_read;
 struct tcp_conn {
 	struct tp_device *dev;
-	struct tcp_link *link; /* NULL: nobody has proved to be at its end */
+	struct tcp_link *link; /* NULL: the peer has not proved who it is */
 	uint32_t index;        /* among those of the link */
 	int fd;
-	enum tcp_stage stage;
+	enum tcp_state state;
 	uint32_t events; /* that epoll looks for */
 	uint64_t deadline_ms;
 	struct tcp_conn *next, **at; /* all of the device */
 
-	/* join.c: what has come of the next word of the greeting */
-	struct tcp_greeting *greeting;
+	/* join.c; NULL: open, or closed */
+	struct tcp_handshake *handshake;
 	struct stranger stranger; /* until its hello proves who it is */
 
 	/* send.c. In this order they leave: the rest of a message, notes, the
@@ -175,14 +177,14 @@ struct tcp_conn {
 struct tcp_link {
 	struct tp_device *dev;
 	uint32_t rank;
-	struct tcp_address *address; /* whom to call; NULL: not known */
-	bool mine;                   /* this rank has called */
-	bool wanted;                 /* ... or has to */
+	struct tcp_address *address; /* of the peer; NULL: not known */
+	bool initiator;              /* this rank has connected */
+	bool retry;                  /* it connects again at retry_ms */
 	uint32_t count;              /* connections; 0: none yet */
 	uint32_t open;
-	bool ready;       /* all are open */
-	uint32_t calls;   /* that were cut off before they were answered */
-	uint64_t call_ms; /* the next one, then */
+	bool ready;        /* all are open */
+	uint32_t attempts; /* connects that ended before an answer */
+	uint64_t retry_ms;
 	struct tcp_conn *conn[TCP_CONNECTIONS];
 	bool announce[TP_CLASSES]; /* TCP_FRAME_CHANNEL has to be sent */
 	_Atomic int status;        /* dicomm_result_t */
@@ -242,7 +244,7 @@ struct tp_device {
 	struct sockaddr_storage listens; /* the same */
 	bool loopback;
 	int epoll, listener; /* -1: none */
-	bool deaf;           /* the listener is left alone for a while */
+	bool paused;         /* accepts nothing for a while: no descriptors */
 	struct progress_entry progress;
 
 	struct tcp_link *links;       /* [ranks] */
@@ -255,10 +257,12 @@ struct tp_device {
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
 	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
-	uint32_t unfinished;   /* greetings, calls to be repeated, deafness */
-	bool deferred;         /* some link has `announce` or `ack_due` */
-	uint64_t tick_ms;      /* when to look at the unfinished */
-	bool fresh;            /* polls of its rank brought something */
+	/* Handshakes in progress, connects to retry, and a paused listener: if
+	 * there are any, tcp_join_tick() has work. */
+	uint32_t pending;
+	bool deferred;    /* some link has `announce` or `ack_due` */
+	uint64_t tick_ms; /* the next tcp_join_tick() */
+	bool fresh;       /* polls of its rank brought something */
 	_Atomic uint32_t
 		turns; /* the wait of a rank and the progress thread set it */
 	uint32_t idle;
@@ -298,22 +302,23 @@ bool tcp_progress(struct tp_device *dev);
 /* Listen, and make what is slept on. */
 dicomm_result_t tcp_socket_open(struct tp_device *dev);
 void tcp_socket_close(struct tp_device *dev);
-/* Who calls from now on hears that nobody is there. */
-void tcp_socket_deafen(struct tp_device *dev);
+/* Peers that connect from now on are refused. */
+void tcp_socket_stop_listening(struct tp_device *dev);
 /* A new connection; takes the descriptor, or closes it and returns NULL. */
 struct tcp_conn *tcp_socket_add(struct tp_device *dev, int fd,
-				enum tcp_stage stage, uint32_t events);
-/* It is freed after the turn; see tcp_socket_bury(). */
+				enum tcp_state state, uint32_t events);
+/* Close it. tcp_socket_free_closed() frees it at the end of the poll, because
+ * events of epoll may still point to it. */
 void tcp_socket_drop(struct tcp_conn *c);
-void tcp_socket_bury(struct tp_device *dev);
+void tcp_socket_free_closed(struct tp_device *dev);
 void tcp_socket_watch(struct tcp_conn *c, uint32_t events);
 /* Begin to connect; -1 and errno. */
-int tcp_socket_call(const struct tp_device *dev, const char *to);
-/* Accept one; -1: there is none, or no descriptor. Then the oldest connection
- * that has proved nothing is closed, or none is looked for until
- * tcp_socket_hear(). */
+int tcp_socket_connect(const struct tp_device *dev, const char *to);
+/* Accept one; -1: there is none, or no descriptor. Without a descriptor, the
+ * oldest connection that has proved nothing is closed. If there is no such one,
+ * the listener pauses until tcp_socket_resume(). */
 int tcp_socket_accept(struct tp_device *dev);
-void tcp_socket_hear(struct tp_device *dev);
+void tcp_socket_resume(struct tp_device *dev);
 /* Bytes moved; 0: the kernel has no room, or nothing; -1: the connection has
  * ended, and errno says how, 0 if the peer has closed it. */
 ssize_t tcp_socket_send(struct tcp_conn *c, struct iovec *v, int n);
@@ -321,14 +326,15 @@ ssize_t tcp_socket_receive(struct tcp_conn *c, struct iovec *v, int n);
 
 /* ---- join.c: how two ranks make a connection ---- */
 
-/* Call that rank, unless that is done, or it has called. */
-void tcp_join_call(struct tcp_link *link);
+/* Connect to that rank, unless that is done, or it has connected. */
+void tcp_join_connect(struct tcp_link *link);
 void tcp_join_accept(struct tp_device *dev);
-/* A connection that is not open yet has news. */
+/* Epoll has an event of a connection that is not open yet. */
 void tcp_join_advance(struct tcp_conn *c);
-/* Look at what takes too long. */
+/* Drop handshakes that take too long; retry connects. */
 void tcp_join_tick(struct tp_device *dev, uint64_t now_ms);
-void tcp_join_forget(struct tcp_conn *c);
+/* Free the handshake of a connection. */
+void tcp_join_end(struct tcp_conn *c);
 
 /* ---- link.c: the state of the way to a rank ---- */
 

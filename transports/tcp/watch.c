@@ -41,7 +41,7 @@ void tcp_watch(struct tp_device *dev)
 		for (uint32_t i = 0; i < link->count; i++) {
 			struct tcp_conn *c = link->conn[i];
 
-			if (c && c->stage == TCP_OPEN &&
+			if (c && c->state == TCP_OPEN &&
 			    now_ms - c->looked_ms >= LOOK_MS)
 				look(c, now_ms);
 		}
