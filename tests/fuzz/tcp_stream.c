@@ -51,7 +51,7 @@ static void seed_messages(void)
 		put(bytes, &len, &head, sizeof(head));
 		len += head.len;
 	}
-	head = (struct tcp_head){.what = TCP_FRAME_CREDIT, .extra = 2};
+	head = (struct tcp_head){.what = TCP_FRAME_CREDIT, .consumed = 2};
 	put(bytes, &len, &head, sizeof(head));
 	head.what = TCP_FRAME_CLOSE;
 	put(bytes, &len, &head, sizeof(head));
@@ -62,17 +62,17 @@ static void seed_messages(void)
 static void seed_read(bool offered)
 {
 	struct tcp_head head = {.what = TCP_FRAME_READ, .signature = 1};
-	struct tcp_ask ask = {.len = 5000};
+	struct tcp_read_request request = {.len = 5000};
 	uint8_t bytes[256] = {0, 255};
 	size_t len = 2;
 
 	if (offered) {
-		ask.ref.addr = (uintptr_t)memory;
-		ask.ref.len = sizeof(memory);
-		ask.ref.seal = tcp_receive_seal(&dev, &ask.ref);
+		request.ref.addr = (uintptr_t)memory;
+		request.ref.len = sizeof(memory);
+		request.ref.seal = tcp_receive_seal(&dev, &request.ref);
 	}
 	put(bytes, &len, &head, sizeof(head));
-	put(bytes, &len, &ask, sizeof(ask));
+	put(bytes, &len, &request, sizeof(request));
 	fuzz_seed(bytes, len);
 }
 

@@ -42,7 +42,7 @@ void tcp_credits_send(struct tcp_in *in)
 	struct tcp_link *link = in->link;
 	struct tcp_head head = {.what = TCP_FRAME_CREDIT,
 				.channel_class = in->channel_class,
-				.extra = in->consumed};
+				.consumed = in->consumed};
 
 	/* A peer that has closed needs no credits; one without a connection
 	 * cannot get any. */
@@ -51,7 +51,7 @@ void tcp_credits_send(struct tcp_in *in)
 		tcp_credits_cancel(in);
 		return;
 	}
-	if (tcp_send_note(link->conn[0], &head, NULL, 0) != DICOMM_SUCCESS) {
+	if (tcp_send_control(link->conn[0], &head, NULL, 0) != DICOMM_SUCCESS) {
 		in->urgent = link->dev->credits_blocked = true;
 		tcp_credits_defer(in);
 		return;

@@ -65,7 +65,7 @@ static bool announce(struct tcp_link *link)
 
 		if (!link->announce[c] || !link->conn[0])
 			continue;
-		if (tcp_send_note(link->conn[0], &head, NULL, 0) ==
+		if (tcp_send_control(link->conn[0], &head, NULL, 0) ==
 		    DICOMM_SUCCESS)
 			link->announce[c] = false;
 		all &= !link->announce[c];
@@ -132,9 +132,9 @@ void tcp_link_say_close(struct tcp_link *link)
 		struct tcp_conn *c = link->conn[i];
 
 		if (c && c->state == TCP_OPEN && !link->close_sent[i] &&
-		    !tcp_send_waits(c))
+		    !tcp_send_is_pending(c))
 			link->close_sent[i] =
-				tcp_send_note(c, &head, NULL, 0) ==
+				tcp_send_control(c, &head, NULL, 0) ==
 				DICOMM_SUCCESS;
 	}
 }
@@ -146,7 +146,7 @@ static bool flush_one(struct tcp_link *link)
 	bool more = link->ready && !announce(link);
 
 	if (link->ack_due && link->conn[0] && !link->close_sent[0] &&
-	    tcp_send_note(link->conn[0], &head, NULL, 0) != DICOMM_SUCCESS)
+	    tcp_send_control(link->conn[0], &head, NULL, 0) != DICOMM_SUCCESS)
 		return true;
 	link->ack_due = false;
 	return more;

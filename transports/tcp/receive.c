@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What comes in by a connection. Bytes of a body go to where they belong by the
- * system call that takes them in; what comes behind it lands on a small stage,
- * where heads are read, and short messages copied from.
+ * Receiving by a connection. The system call that receives the bytes of a body
+ * writes them to where they belong. What follows the body lands in a small
+ * input buffer, where heads are read, and from which short messages are copied.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +14,8 @@
 #include "transports/tcp/seal.h"
 #include "transports/tcp/tcp.h"
 
-/* In one turn; the others want theirs. */
-#define TURN_READS 8
+/* In one call, so that other connections get theirs */
+#define RECEIVES_MOST 8
 /* No message has a higher number, so slots can be added to each. */
 #define SEQ_MOST (UINT64_MAX / 2)
 
@@ -100,25 +100,25 @@ uint64_t tcp_receive_seal(const struct tp_device *dev,
 
 /* ---- frames ---- */
 
-static void protest(struct tcp_conn *c, const char *what)
+static void reject(struct tcp_conn *c, const char *what)
 {
 	log_warn("tcp: rank %" PRIu32 " sent %s: the connection is closed",
 		 c->link->rank, what);
 	tcp_link_fail(c->link, DICOMM_ERR_REMOTE, "it sent %s", what);
 }
 
-static void take_credit(struct tcp_conn *c, const struct tcp_head *head)
+static void on_credit(struct tcp_conn *c, const struct tcp_head *head)
 {
 	struct tcp_out *out =
 		tcp_out_of(c->dev, c->link->rank, head->channel_class);
 
-	if (head->extra > SEQ_MOST) {
-		protest(c, "a credit beyond all numbers");
+	if (head->consumed > SEQ_MOST) {
+		reject(c, "a credit beyond all numbers");
 		return;
 	}
-	if (out && head->extra > atomic_load_explicit(&out->released,
-						      memory_order_relaxed))
-		atomic_store_explicit(&out->released, head->extra,
+	if (out && head->consumed > atomic_load_explicit(&out->released,
+							 memory_order_relaxed))
+		atomic_store_explicit(&out->released, head->consumed,
 				      memory_order_release);
 }
 
@@ -148,10 +148,10 @@ static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 		in = tcp_receive_make(c->link, head->channel_class);
 	if (!in || head->kind > TP_REF || bytes > c->dev->config.slot_bytes ||
 	    !is_expected(in, head->seq)) {
-		protest(c, "what is no message");
+		reject(c, "an invalid message");
 		return;
 	}
-	take_credit(c, head);
+	on_credit(c, head);
 	if (c->state != TCP_OPEN)
 		return;
 	c->body = place_of(in, head->seq, bytes);
@@ -172,13 +172,13 @@ static void begin_data(struct tcp_conn *c, const struct tcp_head *head)
 		return;
 	/* Once a read fails, its memory is the user's again, while another
 	 * connection may be amid a part of it. So all of them are closed. */
-	if (head->extra > read->len || head->len > read->len - head->extra ||
+	if (head->offset > read->len || head->len > read->len - head->offset ||
 	    head->len > read->unclaimed) {
-		protest(c, "more data than it was asked for");
+		reject(c, "more data than it was asked for");
 		return;
 	}
 	read->unclaimed -= head->len;
-	c->body = read->dst + head->extra;
+	c->body = read->dst + head->offset;
 }
 
 static void end_data(struct tcp_conn *c, const struct tcp_head *head)
@@ -198,7 +198,7 @@ static void end_data(struct tcp_conn *c, const struct tcp_head *head)
 }
 
 /* Each connection of the link sends a part. */
-static bool serve_parts(struct tcp_link *link, const struct tcp_head *to,
+static bool reply_parts(struct tcp_link *link, const struct tcp_head *to,
 			const uint8_t *memory, uint64_t len)
 {
 	uint64_t each = (len / link->count + 4095) & ~UINT64_C(4095), at = 0;
@@ -208,36 +208,38 @@ static bool serve_parts(struct tcp_link *link, const struct tcp_head *to,
 		uint64_t n = i + 1 == link->count || len - at < each ? len - at
 								     : each;
 
-		head.extra = at;
+		head.offset = at;
 		if ((n || !i) &&
 		    (!link->conn[i] || link->conn[i]->state != TCP_OPEN ||
-		     !tcp_send_serve(link->conn[i], &head, memory + at, n)))
+		     !tcp_send_reply(link->conn[i], &head, memory + at, n)))
 			return false;
 		at += n;
 	}
 	return true;
 }
 
-static void take_read(struct tcp_conn *c, const struct tcp_head *head,
-		      const uint8_t *bytes)
+static void on_read(struct tcp_conn *c, const struct tcp_head *head,
+		    const uint8_t *bytes)
 {
 	struct tcp_link *link = c->link;
-	struct tcp_head to = *head;
-	struct tcp_ask ask;
+	struct tcp_head answer = *head;
+	struct tcp_read_request request;
 
-	memcpy(&ask, bytes, sizeof(ask));
-	/* What this rank has not offered is no address. */
-	if (ask.ref.seal != tcp_receive_seal(c->dev, &ask.ref) ||
-	    ask.offset > ask.ref.len || ask.len > ask.ref.len - ask.offset) {
-		protest(c, "a read of what it was not offered");
+	memcpy(&request, bytes, sizeof(request));
+	/* Only what this rank has offered is an address. */
+	if (request.ref.seal != tcp_receive_seal(c->dev, &request.ref) ||
+	    request.offset > request.ref.len ||
+	    request.len > request.ref.len - request.offset) {
+		reject(c, "a read of what it was not offered");
 		return;
 	}
-	to.what = TCP_FRAME_DATA;
-	to.kind = 0;
-	if (!serve_parts(link, &to,
-			 (const uint8_t *)(uintptr_t)ask.ref.addr + ask.offset,
-			 ask.len)) {
-		protest(c, "too many reads");
+	answer.what = TCP_FRAME_DATA;
+	answer.kind = 0;
+	if (!reply_parts(link, &answer,
+			 (const uint8_t *)(uintptr_t)request.ref.addr +
+				 request.offset,
+			 request.len)) {
+		reject(c, "too many reads");
 		return;
 	}
 	/* The link may break meanwhile. */
@@ -246,9 +248,9 @@ static void take_read(struct tcp_conn *c, const struct tcp_head *head,
 			tcp_send_more(link->conn[i]);
 }
 
-/* A frame whose body is not to be put anywhere, all of which is there. */
-static void take_note(struct tcp_conn *c, const struct tcp_head *head,
-		      const uint8_t *body)
+/* A control frame, all of which is in the input buffer. */
+static void on_control(struct tcp_conn *c, const struct tcp_head *head,
+		       const uint8_t *body)
 {
 	struct tcp_link *link = c->link;
 
@@ -256,13 +258,13 @@ static void take_note(struct tcp_conn *c, const struct tcp_head *head,
 	case TCP_FRAME_CHANNEL:
 		if (!tcp_in_of(c->dev, link->rank, head->channel_class) &&
 		    !tcp_receive_make(link, head->channel_class))
-			protest(c, "a channel, for which there is no memory");
+			reject(c, "a channel, for which there is no memory");
 		break;
 	case TCP_FRAME_CREDIT:
-		take_credit(c, head);
+		on_credit(c, head);
 		break;
 	case TCP_FRAME_READ:
-		take_read(c, head, body);
+		on_read(c, head, body);
 		break;
 	case TCP_FRAME_CLOSE:
 		tcp_link_on_close(c);
@@ -284,22 +286,23 @@ static void end_body(struct tcp_conn *c)
 
 /* ---- bytes ---- */
 
-static uint32_t staged(const struct tcp_conn *c)
+static uint32_t input_bytes(const struct tcp_conn *c)
 {
-	return c->stage_end - c->stage_begin;
+	return c->input_end - c->input_begin;
 }
 
-/* Bytes of the body that are on the stage. */
-static void take_body(struct tcp_conn *c)
+/* Copy the bytes of the body that are in the input buffer. */
+static void copy_body(struct tcp_conn *c)
 {
-	uint64_t n = c->body_left < staged(c) ? c->body_left : staged(c);
+	uint64_t n =
+		c->body_left < input_bytes(c) ? c->body_left : input_bytes(c);
 
 	if (n && c->body) {
-		memcpy(c->body, c->stage_bytes + c->stage_begin, n);
+		memcpy(c->body, c->input + c->input_begin, n);
 		c->body += n;
 	}
 	c->body_left -= n;
-	c->stage_begin += (uint32_t)n;
+	c->input_begin += (uint32_t)n;
 	if (!c->body_left)
 		end_body(c);
 }
@@ -310,25 +313,26 @@ static bool is_amid_body(const struct tcp_conn *c)
 	       c->head.what == TCP_FRAME_DATA;
 }
 
-/* False: it is not all there, or the connection is closed. */
-static bool take_frame(struct tcp_conn *c)
+/* False: the frame is not complete, or the connection is closed. */
+static bool parse_frame(struct tcp_conn *c)
 {
-	const uint8_t *at = c->stage_bytes + c->stage_begin;
+	const uint8_t *at = c->input + c->input_begin;
 	struct tcp_head head;
 	uint32_t len = sizeof(head);
 
-	if (staged(c) < sizeof(head))
+	if (input_bytes(c) < sizeof(head))
 		return false;
 	memcpy(&head, at, sizeof(head));
 	if (head.what >= TCP_FRAME_TYPES || head.channel_class >= TP_CLASSES) {
-		protest(c, "what is no frame");
+		reject(c, "an invalid frame");
 		return false;
 	}
-	len += head.what == TCP_FRAME_READ ? (uint32_t)sizeof(struct tcp_ask)
-					   : 0;
-	if (staged(c) < len)
+	len += head.what == TCP_FRAME_READ
+		       ? (uint32_t)sizeof(struct tcp_read_request)
+		       : 0;
+	if (input_bytes(c) < len)
 		return false;
-	c->stage_begin += len;
+	c->input_begin += len;
 	if (head.what == TCP_FRAME_MESSAGE || head.what == TCP_FRAME_DATA) {
 		c->head = head;
 		if (head.what == TCP_FRAME_MESSAGE)
@@ -336,37 +340,38 @@ static bool take_frame(struct tcp_conn *c)
 		else
 			begin_data(c, &head);
 		if (c->state == TCP_OPEN)
-			take_body(c);
+			copy_body(c);
 	} else {
-		take_note(c, &head, at + sizeof(head));
+		on_control(c, &head, at + sizeof(head));
 	}
 	return c->state == TCP_OPEN && !c->body_left;
 }
 
-static void empty_stage(struct tcp_conn *c)
+static void parse_input(struct tcp_conn *c)
 {
 	uint32_t n;
 
-	while (c->state == TCP_OPEN && !c->body_left && take_frame(c))
+	while (c->state == TCP_OPEN && !c->body_left && parse_frame(c))
 		;
-	n = staged(c);
-	if (n && c->stage_begin)
-		memmove(c->stage_bytes, c->stage_bytes + c->stage_begin, n);
-	c->stage_begin = 0;
-	c->stage_end = n;
+	n = input_bytes(c);
+	if (n && c->input_begin)
+		memmove(c->input, c->input + c->input_begin, n);
+	c->input_begin = 0;
+	c->input_end = n;
 }
 
-/* Where what comes is to go: the body, if one is coming, and the stage. */
+/* Where the next bytes are received: the body, if one is coming, and the input
+ * buffer. */
 static int places(struct tcp_conn *c, struct iovec v[2])
 {
-	uint64_t room = TCP_STAGE - c->stage_end;
+	uint64_t room = TCP_INPUT_BYTES - c->input_end;
 	int n = 0;
 
 	if (c->body_left && c->body)
 		v[n++] = (struct iovec){c->body, c->body_left};
 	if (c->body_left && !c->body && c->body_left < room)
 		room = c->body_left;
-	v[n++] = (struct iovec){c->stage_bytes + c->stage_end, room};
+	v[n++] = (struct iovec){c->input + c->input_end, room};
 	return n;
 }
 
@@ -399,10 +404,10 @@ static bool receive_once(struct tcp_conn *c, bool *moved)
 		c->body_left -= direct;
 		rest -= direct;
 	}
-	c->stage_end += (uint32_t)rest;
+	c->input_end += (uint32_t)rest;
 	if (is_amid_body(c))
-		take_body(c);
-	empty_stage(c);
+		copy_body(c);
+	parse_input(c);
 	return c->state == TCP_OPEN && ((size_t)got == all || holds_more(c));
 }
 
@@ -410,9 +415,10 @@ bool tcp_receive(struct tcp_conn *c)
 {
 	bool moved = false;
 
-	/* No event tells of what is decrypted already. */
+	/* Epoll has no event for what is decrypted already. */
 	for (int i = 0;
-	     (i < TURN_READS || holds_more(c)) && receive_once(c, &moved); i++)
+	     (i < RECEIVES_MOST || holds_more(c)) && receive_once(c, &moved);
+	     i++)
 		;
 	return moved;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What leaves by a connection. A message goes into the socket from where it
- * lies; if the kernel takes but a part of it, the rest is copied. Short frames
- * that find no room wait as bytes in a row; memory that a peer has asked for
- * is cut into pieces, between which messages may go.
+ * Sending by a connection. A message goes into the socket from where it lies;
+ * if the kernel takes only a part of it, the rest is copied. Control frames
+ * that find no room are queued as bytes. Memory that a peer reads is cut into
+ * pieces, between which messages may go.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,30 +15,29 @@
 #include "transports/tcp/tcp.h"
 
 #define PIECE_BYTES (256u << 10)
-/* In one turn; the others want theirs. */
-#define TURN_BYTES (4u << 20)
+/* In one call, so that other connections get theirs */
+#define BYTES_MOST (4u << 20)
 
 dicomm_result_t tcp_send_open(struct tcp_conn *c)
 {
 	c->tail = malloc(sizeof(struct tcp_head) + c->dev->config.slot_bytes);
-	c->serves = malloc(TCP_SERVES * sizeof(*c->serves));
-	return c->tail && c->serves ? DICOMM_SUCCESS : DICOMM_ERR_NO_MEMORY;
+	c->replies = malloc(TCP_REPLIES * sizeof(*c->replies));
+	return c->tail && c->replies ? DICOMM_SUCCESS : DICOMM_ERR_NO_MEMORY;
 }
 
-bool tcp_send_is_amid(const struct tcp_conn *c)
+bool tcp_send_is_amid_frame(const struct tcp_conn *c)
 {
-	return c->tail_end || c->notes_end || c->piece_open;
+	return c->tail_end || c->control_end || c->piece_open;
 }
 
-bool tcp_send_waits(const struct tcp_conn *c)
+bool tcp_send_is_pending(const struct tcp_conn *c)
 {
-	return tcp_send_is_amid(c) || c->serve_count ||
+	return tcp_send_is_amid_frame(c) || c->reply_count ||
 	       (c->seal && tcp_seal_waits(c->seal));
 }
 
-/* Is something to be sent once the kernel has room? Then epoll looks for that.
- */
-static void want_room(struct tcp_conn *c)
+/* If the kernel had no room, let epoll watch for it. */
+static void watch_room(struct tcp_conn *c)
 {
 	uint32_t events = EPOLLIN;
 
@@ -50,7 +49,7 @@ static void want_room(struct tcp_conn *c)
 }
 
 /* Bytes that the kernel took; -1: the connection is gone. */
-static ssize_t give(struct tcp_conn *c, struct iovec *v, int n)
+static ssize_t send_bytes(struct tcp_conn *c, struct iovec *v, int n)
 {
 	size_t len = 0;
 	ssize_t sent;
@@ -67,12 +66,12 @@ static ssize_t give(struct tcp_conn *c, struct iovec *v, int n)
 	if (((size_t)sent < len || (c->seal && tcp_seal_waits(c->seal))) &&
 	    !c->blocked) {
 		c->blocked = true;
-		want_room(c);
+		watch_room(c);
 	}
 	return sent;
 }
 
-/* ---- what waits ---- */
+/* ---- what is queued ---- */
 
 static bool flush(struct tcp_conn *c, uint8_t *bytes, uint32_t *begin,
 		  uint32_t *end)
@@ -82,7 +81,7 @@ static bool flush(struct tcp_conn *c, uint8_t *bytes, uint32_t *begin,
 
 	if (!*end)
 		return true;
-	n = give(c, &v, 1);
+	n = send_bytes(c, &v, 1);
 	if (n < 0)
 		return false;
 	*begin += (uint32_t)n;
@@ -94,7 +93,7 @@ static bool flush(struct tcp_conn *c, uint8_t *bytes, uint32_t *begin,
 
 static void next_piece(struct tcp_conn *c)
 {
-	struct tcp_serve *s = &c->serves[c->serve_first];
+	struct tcp_reply *s = &c->replies[c->reply_first];
 
 	c->piece = s->head;
 	c->piece.len = s->left < PIECE_BYTES ? s->left : PIECE_BYTES;
@@ -105,22 +104,22 @@ static void next_piece(struct tcp_conn *c)
 
 static void end_piece(struct tcp_conn *c)
 {
-	struct tcp_serve *s = &c->serves[c->serve_first];
+	struct tcp_reply *s = &c->replies[c->reply_first];
 
 	c->piece_open = false;
 	s->at += c->piece.len;
 	s->left -= c->piece.len;
-	s->head.extra += c->piece.len;
+	s->head.offset += c->piece.len;
 	if (s->left)
 		return;
-	c->serve_first = (c->serve_first + 1) % TCP_SERVES;
-	c->serve_count--;
+	c->reply_first = (c->reply_first + 1) % TCP_REPLIES;
+	c->reply_count--;
 }
 
 /* False: the kernel has no room. */
 static bool send_piece(struct tcp_conn *c)
 {
-	struct tcp_serve *s = &c->serves[c->serve_first];
+	struct tcp_reply *s = &c->replies[c->reply_first];
 	struct iovec v[2];
 	uint64_t at = c->piece_sent;
 	int n = 0;
@@ -135,7 +134,7 @@ static bool send_piece(struct tcp_conn *c)
 		v[n++] = (struct iovec){
 			(void *)(uintptr_t)(s->at + at - sizeof(c->piece)),
 			c->piece_len - at};
-	sent = give(c, v, n);
+	sent = send_bytes(c, v, n);
 	if (sent < 0)
 		return false;
 	c->piece_sent += (uint64_t)sent;
@@ -145,18 +144,18 @@ static bool send_piece(struct tcp_conn *c)
 	return true;
 }
 
-/* True: all of it has gone, or others are to be let go first. */
+/* True: all of it has gone, or something else goes first. */
 static bool send_pieces(struct tcp_conn *c)
 {
-	uint64_t turn = 0;
+	uint64_t bytes = 0;
 
-	while (c->serve_count && turn < TURN_BYTES) {
+	while (c->reply_count && bytes < BYTES_MOST) {
 		if (!c->piece_open) {
-			if (c->put_waits || c->notes_end)
+			if (c->put_waits || c->control_end)
 				break;
 			next_piece(c);
 		}
-		turn += c->piece_len;
+		bytes += c->piece_len;
 		if (!send_piece(c))
 			return false;
 	}
@@ -169,18 +168,18 @@ static bool end_frame(struct tcp_conn *c)
 {
 	return flush(c, c->tail, &c->tail_begin, &c->tail_end) &&
 	       (!c->piece_open || send_piece(c)) &&
-	       flush(c, c->notes, &c->notes_begin, &c->notes_end);
+	       flush(c, c->control, &c->control_begin, &c->control_end);
 }
 
 bool tcp_send_more(struct tcp_conn *c)
 {
 	if (c->blocked) {
 		c->blocked = false;
-		want_room(c);
+		watch_room(c);
 	}
-	if (!tcp_send_waits(c))
+	if (!tcp_send_is_pending(c))
 		return false;
-	if (c->seal && give(c, NULL, 0) < 0)
+	if (c->seal && send_bytes(c, NULL, 0) < 0)
 		return false;
 	if (end_frame(c))
 		(void)send_pieces(c);
@@ -212,11 +211,11 @@ dicomm_result_t tcp_send_message(struct tcp_conn *c,
 			     {(void *)(uintptr_t)body, len}};
 	ssize_t n;
 
-	if (tcp_send_is_amid(c) && !end_frame(c)) {
-		c->put_waits = c->serve_count > 0;
+	if (tcp_send_is_amid_frame(c) && !end_frame(c)) {
+		c->put_waits = c->reply_count > 0;
 		return DICOMM_AGAIN;
 	}
-	n = give(c, v, len ? 2 : 1);
+	n = send_bytes(c, v, len ? 2 : 1);
 	if (n <= 0)
 		return DICOMM_AGAIN;
 	if ((uint64_t)n < sizeof(*head) + len)
@@ -224,8 +223,9 @@ dicomm_result_t tcp_send_message(struct tcp_conn *c,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t tcp_send_note(struct tcp_conn *c, const struct tcp_head *head,
-			      const void *body, size_t len)
+dicomm_result_t tcp_send_control(struct tcp_conn *c,
+				 const struct tcp_head *head, const void *body,
+				 size_t len)
 {
 	struct iovec v[2] = {{(void *)(uintptr_t)head, sizeof(*head)},
 			     {(void *)(uintptr_t)body, len}};
@@ -234,10 +234,10 @@ dicomm_result_t tcp_send_note(struct tcp_conn *c, const struct tcp_head *head,
 
 	if (!c || c->state != TCP_OPEN)
 		return DICOMM_AGAIN;
-	if (c->notes_end + all > TCP_NOTES)
+	if (c->control_end + all > TCP_CONTROL_BYTES)
 		return DICOMM_AGAIN;
-	if (!tcp_send_is_amid(c))
-		n = give(c, v, len ? 2 : 1);
+	if (!tcp_send_is_amid_frame(c))
+		n = send_bytes(c, v, len ? 2 : 1);
 	if (n < 0)
 		return DICOMM_AGAIN;
 	for (int i = 0; i < 2 && (size_t)n < all; i++) {
@@ -245,25 +245,25 @@ dicomm_result_t tcp_send_note(struct tcp_conn *c, const struct tcp_head *head,
 			(size_t)n < v[i].iov_len ? (size_t)n : v[i].iov_len;
 
 		if (v[i].iov_len > skip)
-			memcpy(c->notes + c->notes_end,
+			memcpy(c->control + c->control_end,
 			       (const uint8_t *)v[i].iov_base + skip,
 			       v[i].iov_len - skip);
-		c->notes_end += (uint32_t)(v[i].iov_len - skip);
+		c->control_end += (uint32_t)(v[i].iov_len - skip);
 		n -= (ssize_t)skip;
 		all -= v[i].iov_len;
 	}
 	return DICOMM_SUCCESS;
 }
 
-bool tcp_send_serve(struct tcp_conn *c, const struct tcp_head *head,
+bool tcp_send_reply(struct tcp_conn *c, const struct tcp_head *head,
 		    const void *memory, uint64_t len)
 {
-	uint32_t last = (c->serve_first + c->serve_count) % TCP_SERVES;
+	uint32_t last = (c->reply_first + c->reply_count) % TCP_REPLIES;
 
-	if (c->serve_count == TCP_SERVES)
+	if (c->reply_count == TCP_REPLIES)
 		return false;
-	c->serves[last] =
-		(struct tcp_serve){.head = *head, .at = memory, .left = len};
-	c->serve_count++;
+	c->replies[last] =
+		(struct tcp_reply){.head = *head, .at = memory, .left = len};
+	c->reply_count++;
 	return true;
 }

@@ -148,7 +148,7 @@ void tcp_socket_free_closed(struct tp_device *dev)
 		dev->closed = c->next;
 		tcp_seal_close(c->seal);
 		free(c->tail);
-		free(c->serves);
+		free(c->replies);
 		free(c);
 	}
 }

@@ -20,10 +20,10 @@
 #include "transports/defaults.h"
 #include "transports/terms.h"
 
-/* So few connections are asked one by one, but for each so many-th turn: who
- * else has news is asked of epoll, which is a system call more. */
-#define FEW 3
-#define TURNS 16
+/* So few connections are polled one by one, which saves the system call of
+ * epoll; but every so many-th poll asks epoll, for new connections. */
+#define POLLED_EACH 3
+#define EPOLL_EVERY 16
 #define EVENTS 32
 
 /* ---- the lock ---- */
@@ -52,21 +52,21 @@ static bool is_aborted(const struct tp_device *dev)
 
 /* ---- progress ---- */
 
-/* Nothing is taken from a link before it is whole. */
-static bool serve_conn(struct tcp_conn *c)
+/* Nothing is received from a link before all of its connections are open. */
+static bool progress_conn(struct tcp_conn *c)
 {
 	bool moved = false;
 
 	if (c->state == TCP_OPEN && c->link->ready)
 		moved = tcp_receive(c);
-	if (c->state == TCP_OPEN && tcp_send_waits(c))
+	if (c->state == TCP_OPEN && tcp_send_is_pending(c))
 		moved |= tcp_send_more(c);
 	return moved;
 }
 
-static bool is_easy(const struct tp_device *dev)
+static bool polls_each(const struct tp_device *dev)
 {
-	if (!dev->open || dev->open > FEW || dev->pending)
+	if (!dev->open || dev->open > POLLED_EACH || dev->pending)
 		return false;
 	for (const struct tcp_conn *c = dev->conns; c; c = c->next)
 		if (c->blocked)
@@ -74,14 +74,14 @@ static bool is_easy(const struct tp_device *dev)
 	return true;
 }
 
-static bool ask_each(struct tp_device *dev)
+static bool poll_each(struct tp_device *dev)
 {
 	struct tcp_conn *next;
 	bool moved = false;
 
 	for (struct tcp_conn *c = dev->conns; c; c = next) {
 		next = c->next;
-		moved |= serve_conn(c);
+		moved |= progress_conn(c);
 		/* Another one may have gone, too. */
 		if (dev->closed)
 			break;
@@ -109,11 +109,11 @@ static bool on_event(struct tp_device *dev, const struct epoll_event *e)
 	else
 		moved = false;
 	if (e->events & ~(uint32_t)EPOLLOUT)
-		moved |= serve_conn(c);
+		moved |= progress_conn(c);
 	return moved;
 }
 
-static bool ask_epoll(struct tp_device *dev)
+static bool poll_epoll(struct tp_device *dev)
 {
 	struct epoll_event events[EVENTS];
 	int n = epoll_wait(dev->epoll, events, EVENTS, 0);
@@ -121,37 +121,39 @@ static bool ask_epoll(struct tp_device *dev)
 
 	for (int i = 0; i < n; i++)
 		moved |= on_event(dev, &events[i]);
-	/* Pieces that a turn did not end need no room. */
+	/* Pieces that were not ended need no room. */
 	for (struct tcp_conn *c = dev->conns; c; c = c->next)
-		if (c->state == TCP_OPEN && !c->blocked && tcp_send_waits(c)) {
+		if (c->state == TCP_OPEN && !c->blocked &&
+		    tcp_send_is_pending(c)) {
 			moved |= tcp_send_more(c);
 			break;
 		}
 	return moved;
 }
 
-static uint32_t next_turn(struct tp_device *dev)
+static uint32_t count_poll(struct tp_device *dev)
 {
-	uint32_t turn =
-		atomic_load_explicit(&dev->turns, memory_order_relaxed) + 1;
+	uint32_t polls =
+		atomic_load_explicit(&dev->polls, memory_order_relaxed) + 1;
 
-	atomic_store_explicit(&dev->turns, turn, memory_order_relaxed);
-	return turn;
+	atomic_store_explicit(&dev->polls, polls, memory_order_relaxed);
+	return polls;
 }
 
-static void ask_epoll_next(struct tp_device *dev)
+static void poll_epoll_next(struct tp_device *dev)
 {
-	atomic_store_explicit(&dev->turns, TURNS - 1, memory_order_relaxed);
+	atomic_store_explicit(&dev->polls, EPOLL_EVERY - 1,
+			      memory_order_relaxed);
 }
 
 bool tcp_progress(struct tp_device *dev)
 {
 	bool moved;
 
-	if (next_turn(dev) % TURNS && is_easy(dev))
-		moved = ask_each(dev);
+	if (count_poll(dev) % EPOLL_EVERY && polls_each(dev))
+		moved = poll_each(dev);
 	else
-		moved = ask_epoll(dev);
+		moved = poll_epoll(dev);
 	if (__builtin_expect(dev->pending, 0))
 		tcp_join_tick(dev, clock_ms());
 	if (__builtin_expect(dev->deferred, 0))
@@ -171,12 +173,12 @@ static bool tcp_poll(struct tp_device *dev)
 		return false;
 	if (!is_aborted(dev))
 		moved = tcp_progress(dev);
-	dev->fresh |= moved;
+	dev->polled |= moved;
 	unlock(dev);
 	return moved;
 }
 
-static void tcp_rest(struct tp_device *dev, unsigned us)
+static void tcp_wait(struct tp_device *dev, unsigned us)
 {
 	struct pollfd fd = {.fd = dev->epoll, .events = POLLIN};
 	struct timespec t = {.tv_nsec = (long)us * 1000};
@@ -185,14 +187,14 @@ static void tcp_rest(struct tp_device *dev, unsigned us)
 		sched_yield();
 		return;
 	}
-	/* What a poll brought has not been looked at yet. To yield for that
-	 * would cost the turns of all who want the core. */
-	if (dev->fresh) {
-		dev->fresh = false;
+	/* The rank has not looked yet at what its last poll brought. If it
+	 * yielded here, all other threads of the core would run first. */
+	if (dev->polled) {
+		dev->polled = false;
 		return;
 	}
 	if (ppoll(&fd, 1, &t, NULL) > 0) {
-		ask_epoll_next(dev); /* whoever it is */
+		poll_epoll_next(dev); /* it may be a new connection */
 		return;
 	}
 	if (!try_lock(dev))
@@ -214,7 +216,7 @@ static int poll_away(struct tp_device *dev)
 	else
 		tcp_credits_send_all(dev);
 	while (timeout == 0 && n++ < PROGRESS_MAX) {
-		ask_epoll_next(dev);
+		poll_epoll_next(dev);
 		if (!tcp_progress(dev))
 			timeout = dev->credits_due || dev->deferred ||
 						  dev->pending
@@ -513,7 +515,7 @@ static dicomm_result_t put_locked(struct tp_peer *peer, struct tcp_head *head,
 	if (!c)
 		return DICOMM_AGAIN;
 	in = tcp_in_of(dev, link->rank, head->channel_class);
-	head->extra = in ? in->consumed : 0;
+	head->consumed = in ? in->consumed : 0;
 	TRY(tcp_send_message(c, head, body, bytes));
 	if (in && in->granted != in->consumed) {
 		in->granted = in->consumed;
@@ -636,8 +638,9 @@ static dicomm_result_t tcp_map(struct tp_peer *peer, const struct tp_ref *ref,
 }
 
 /* Lock held. */
-static dicomm_result_t ask_for(struct tcp_in *in, uint64_t seq,
-			       const struct tcp_ask *ask, void *dst)
+static dicomm_result_t request_read(struct tcp_in *in, uint64_t seq,
+				    const struct tcp_read_request *request,
+				    void *dst)
 {
 	struct tcp_link *link = in->link;
 	struct tp_device *dev = link->dev;
@@ -654,10 +657,10 @@ static dicomm_result_t ask_for(struct tcp_in *in, uint64_t seq,
 	    atomic_load_explicit(&read->status, memory_order_relaxed) ==
 		    DICOMM_IN_PROGRESS)
 		return DICOMM_AGAIN;
-	TRY(tcp_send_note(link->conn[0], &head, ask, sizeof(*ask)));
+	TRY(tcp_send_control(link->conn[0], &head, request, sizeof(*request)));
 	read->number = ++dev->reads;
 	read->dst = dst;
-	read->len = read->unclaimed = read->missing = ask->len;
+	read->len = read->unclaimed = read->missing = request->len;
 	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
 			      memory_order_relaxed);
 	in->urgent = true;
@@ -668,7 +671,7 @@ static dicomm_result_t tcp_read(struct tp_peer *peer, enum tp_class c,
 				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len)
 {
-	struct tcp_ask ask = {.offset = offset, .len = len};
+	struct tcp_read_request request = {.offset = offset, .len = len};
 	dicomm_result_t status;
 
 	if (is_aborted(peer->dev))
@@ -677,9 +680,10 @@ static dicomm_result_t tcp_read(struct tp_peer *peer, enum tp_class c,
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "tcp: read from rank %d before connect_in",
 			    peer->rank);
-	memcpy(&ask.ref, ref, sizeof(ask.ref));
+	memcpy(&request.ref, ref, sizeof(request.ref));
 	if (is_self(peer)) {
-		memcpy(dst, (const uint8_t *)(uintptr_t)ask.ref.addr + offset,
+		memcpy(dst,
+		       (const uint8_t *)(uintptr_t)request.ref.addr + offset,
 		       len);
 		atomic_store(&peer->in[c]->reads[seq % TCP_READS].status,
 			     DICOMM_SUCCESS);
@@ -687,13 +691,13 @@ static dicomm_result_t tcp_read(struct tp_peer *peer, enum tp_class c,
 	}
 	if (!try_lock(peer->dev))
 		return DICOMM_AGAIN;
-	status = ask_for(peer->in[c], seq, &ask, dst);
+	status = request_read(peer->in[c], seq, &request, dst);
 	unlock(peer->dev);
 	return status;
 }
 
-static dicomm_result_t tcp_arrived(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq)
+static dicomm_result_t tcp_read_status(struct tp_peer *peer, enum tp_class c,
+				       uint64_t seq)
 {
 	struct tcp_in *in = peer->in[c];
 	dicomm_result_t status = (dicomm_result_t)atomic_load_explicit(
@@ -751,8 +755,8 @@ static void end_conn(struct tcp_conn *c)
 {
 	struct tcp_head head = {.what = TCP_FRAME_CLOSE};
 
-	if (c->state == TCP_OPEN && !tcp_send_is_amid(c))
-		(void)tcp_send_note(c, &head, NULL, 0);
+	if (c->state == TCP_OPEN && !tcp_send_is_amid_frame(c))
+		(void)tcp_send_control(c, &head, NULL, 0);
 	shutdown(c->fd, SHUT_WR);
 }
 
@@ -811,7 +815,7 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 		if (quiet || tcp_progress(dev))
 			continue;
 		unlock(dev);
-		tcp_rest(dev, 500);
+		tcp_wait(dev, 500);
 		lock(dev);
 	}
 	if (!quiet && !is_aborted(dev))
@@ -890,7 +894,7 @@ static uint64_t tcp_memory(const struct tp_device *dev)
 		 (sizeof(*dev->links) + TP_CLASSES * 2 * sizeof(void *));
 	bytes += dev->open * (sizeof(struct tcp_conn) +
 			      sizeof(struct tcp_head) + dev->config.slot_bytes +
-			      TCP_SERVES * sizeof(struct tcp_serve));
+			      TCP_REPLIES * sizeof(struct tcp_reply));
 	for (const struct tp_peer *p = dev->peers; p; p = p->next)
 		bytes += sizeof(*p) + sizeof(struct tcp_address);
 	for (int id = 0; id < dev->config.ranks * TP_CLASSES; id++) {
@@ -928,9 +932,9 @@ const struct transport transport_tcp = {
 	.offer = tcp_offer,
 	.map = tcp_map,
 	.read = tcp_read,
-	.read_status = tcp_arrived,
+	.read_status = tcp_read_status,
 	.poll = tcp_poll,
-	.wait = tcp_rest,
+	.wait = tcp_wait,
 	.broken = tcp_broken,
 	.abort = tcp_abort,
 	.memory = tcp_memory,

@@ -36,10 +36,9 @@
 #define TCP_PROOF 32
 #define TCP_READS 64 /* reads of a channel at a time; as transport.h says */
 #define TCP_CONNECTIONS 8 /* of a link, at most */
-/* What is received beside bodies: heads, and messages so short that several
- * come at once. */
-#define TCP_STAGE 8192
-#define TCP_NOTES 8192 /* bytes of short frames that wait to be sent */
+/* Input buffer: heads, and messages so short that several arrive at once. */
+#define TCP_INPUT_BYTES 8192
+#define TCP_CONTROL_BYTES 8192 /* of control frames that wait to be sent */
 /* How long a close waits for its peers, and an abort for the lock. */
 #define TCP_DRAIN_NS UINT64_C(2000000000)
 
@@ -71,15 +70,13 @@ const char *tcp_address_protection(uint32_t protection);
 /* ---- frames ---- */
 
 enum tcp_frame {
-	TCP_FRAME_CHANNEL, /* the sender will use this channel */
-	TCP_FRAME_MESSAGE, /* body: what goes into the line, or the slot's data
-			    */
-	TCP_FRAME_CREDIT, /* consumed: what the sender of the frame has released
-			   */
-	TCP_FRAME_READ,   /* a struct tcp_ask */
-	TCP_FRAME_DATA,   /* what was asked for, or part of it */
-	TCP_FRAME_CLOSE,  /* the sender sends no more, and wants no more */
-	TCP_FRAME_CLOSE_ACK,
+	TCP_FRAME_CHANNEL,   /* the sender will use this channel */
+	TCP_FRAME_MESSAGE,   /* body: for the line, or the slot's data */
+	TCP_FRAME_CREDIT,    /* only the head: its `consumed` */
+	TCP_FRAME_READ,      /* body: struct tcp_read_request */
+	TCP_FRAME_DATA,      /* body: a piece of what a read asked for */
+	TCP_FRAME_CLOSE,     /* the sender sends no more, and wants no more */
+	TCP_FRAME_CLOSE_ACK, /* all TCP_FRAME_CLOSE of a link have come */
 	TCP_FRAME_TYPES
 };
 
@@ -90,18 +87,22 @@ struct tcp_head {
 	uint32_t signature; /* of a message; of a read and its data: number */
 	uint64_t seq;       /* of the message */
 	uint64_t len;       /* of the message; of the data in this frame */
-	/* Of data: where in what was asked for. Else how much the sender has
-	 * released of this class. */
-	uint64_t extra;
+	union {
+		/* TCP_FRAME_DATA: offset within the range asked for. */
+		uint64_t offset;
+		/* Other frames: number of the last message of this class that
+		 * the sender of the frame has released (credit). */
+		uint64_t consumed;
+	};
 };
 
-/* Part of a sender's memory that a peer may ask for. */
+/* Memory of a sender that a peer may read. */
 struct tcp_ref {
 	uint64_t addr, len;
-	uint64_t seal; /* by the owner: it has offered that */
+	uint64_t seal; /* proves to the owner that it has offered this */
 };
 
-struct tcp_ask {
+struct tcp_read_request {
 	struct tcp_ref ref;
 	uint64_t offset, len;
 };
@@ -119,13 +120,13 @@ enum tcp_state {
 	TCP_CLOSED /* dropped; freed at the end of the poll */
 };
 
-/* Memory that a peer has asked for, and is sent piece by piece. */
-struct tcp_serve {
+/* Memory that is being sent, piece by piece, to the peer that reads it. */
+struct tcp_reply {
 	struct tcp_head head; /* of the next piece */
 	const uint8_t *at;    /* its memory */
 	uint64_t left;        /* from there on */
 };
-#define TCP_SERVES (TP_CLASSES * TCP_READS)
+#define TCP_REPLIES (TP_CLASSES * TCP_READS)
 
 struct tcp_link;
 struct tcp_seal;
@@ -145,23 +146,24 @@ struct tcp_conn {
 	struct tcp_handshake *handshake;
 	struct stranger stranger; /* until its hello proves who it is */
 
-	/* send.c. In this order they leave: the rest of a message, notes, the
-	 * rest of a piece, further pieces. */
+	/* send.c: output queue, in sending order: 1. tail of a partly sent
+	 * message, 2. rest of a partly sent piece of a reply, 3. control
+	 * frames, 4. further pieces of replies. */
 	uint8_t *tail;
 	uint32_t tail_begin, tail_end;
-	uint8_t notes[TCP_NOTES];
-	uint32_t notes_begin, notes_end;
-	struct tcp_serve *serves; /* a ring */
-	uint32_t serve_first, serve_count;
-	struct tcp_head piece; /* one that is partly sent */
+	uint8_t control[TCP_CONTROL_BYTES];
+	uint32_t control_begin, control_end;
+	struct tcp_reply *replies; /* a ring */
+	uint32_t reply_first, reply_count;
+	struct tcp_head piece; /* of replies[reply_first], partly sent */
 	uint64_t piece_sent, piece_len;
 	bool piece_open;
-	bool put_waits; /* let it go between two pieces */
+	bool put_waits; /* a put() returned AGAIN: it goes before a piece */
 	bool blocked;   /* the kernel had no room */
 
 	/* receive.c */
-	uint8_t stage_bytes[TCP_STAGE];
-	uint32_t stage_begin, stage_end;
+	uint8_t input[TCP_INPUT_BYTES];
+	uint32_t input_begin, input_end;
 	struct tcp_head head; /* of the frame whose body is coming */
 	uint8_t *body;        /* where its next byte belongs; NULL: nowhere */
 	uint64_t body_left;
@@ -202,10 +204,10 @@ struct tcp_link {
 struct tcp_read {
 	uint8_t *dst;
 	uint64_t len;
-	uint64_t unclaimed; /* bytes of which no connection has begun a frame */
+	uint64_t unclaimed; /* bytes of which no piece has begun */
 	uint64_t missing;   /* bytes that are not there */
-	uint32_t number;
-	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not there yet */
+	uint32_t number;    /* tells it from an earlier read of the slot */
+	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not complete */
 };
 
 /* Receiver's side of a channel. */
@@ -229,8 +231,8 @@ struct tcp_out {
 };
 
 /*
- * All of it belongs to who holds the lock: the thread that uses the device, the
- * progress thread, or one that aborts.
+ * Whoever holds the lock of the device owns all of it: the thread that uses the
+ * device, the progress thread, or a thread that aborts.
  */
 struct tp_device {
 	atomic_flag busy; /* the lock */
@@ -262,9 +264,9 @@ struct tp_device {
 	uint32_t pending;
 	bool deferred;    /* some link has `announce` or `ack_due` */
 	uint64_t tick_ms; /* the next tcp_join_tick() */
-	bool fresh;       /* polls of its rank brought something */
-	_Atomic uint32_t
-		turns; /* the wait of a rank and the progress thread set it */
+	bool polled;      /* something moved in a poll since the last wait() */
+	/* Polls so far; wait() and the progress thread set it. */
+	_Atomic uint32_t polls;
 	uint32_t idle;
 	struct tp_peer *peers;
 };
@@ -361,35 +363,38 @@ void tcp_link_flush_deferred(struct tp_device *dev);
 /* ---- send.c: what leaves by a connection ---- */
 
 dicomm_result_t tcp_send_open(struct tcp_conn *c);
-/* SUCCESS: the body may change. AGAIN: nothing happened, or it has broken. */
+/* SUCCESS: the caller may change the body. AGAIN: nothing happened, or the
+ * connection has broken. */
 dicomm_result_t tcp_send_message(struct tcp_conn *c,
 				 const struct tcp_head *head, const void *body,
 				 uint64_t len);
-/* The same for a short one, which may wait for others. */
-dicomm_result_t tcp_send_note(struct tcp_conn *c, const struct tcp_head *head,
-			      const void *body, size_t len);
-/* Send memory that stays until the peer says that it has it; head->extra is
- * where it begins in what was asked for. False: too many are. */
-bool tcp_send_serve(struct tcp_conn *c, const struct tcp_head *head,
+/* The same for a control frame, which queues up if it cannot be sent now. */
+dicomm_result_t tcp_send_control(struct tcp_conn *c,
+				 const struct tcp_head *head, const void *body,
+				 size_t len);
+/* Answer a read: send memory that stays until the peer has received it;
+ * head->offset is its offset in the range asked for. False: too many replies.
+ */
+bool tcp_send_reply(struct tcp_conn *c, const struct tcp_head *head,
 		    const void *memory, uint64_t len);
-/* Send what waits; true if some of it left. */
+/* Send what is queued; true if some of it left. */
 bool tcp_send_more(struct tcp_conn *c);
-bool tcp_send_waits(const struct tcp_conn *c);
+bool tcp_send_is_pending(const struct tcp_conn *c);
 /* Is a frame partly sent? */
-bool tcp_send_is_amid(const struct tcp_conn *c);
+bool tcp_send_is_amid_frame(const struct tcp_conn *c);
 
 /* ---- receive.c: what comes in ---- */
 
 /* Make the receiver's side of a channel; NULL: no memory. */
 struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c);
 void tcp_receive_free(struct tcp_in *in);
-/* Into the inbox; from this rank itself. */
+/* Write a message of this rank to itself into the inbox. */
 void tcp_receive_own(struct tcp_in *in, const struct tcp_head *head,
 		     const void *body, size_t bytes);
-/* By which this rank knows what it has offered. */
+/* The seal of a reference that this rank offers. */
 uint64_t tcp_receive_seal(const struct tp_device *dev,
 			  const struct tcp_ref *ref);
-/* Take what is there; true if something was. */
+/* Receive what is there; true if something was. */
 bool tcp_receive(struct tcp_conn *c);
 
 /* ---- credits.c: credits for the senders ---- */
