@@ -170,7 +170,7 @@ struct tcp_conn {
 	bool close_received; /* TCP_FRAME_CLOSE, by this connection */
 
 	/* watch.c */
-	uint64_t looked_ms, heard_ms;
+	uint64_t checked_ms, answered_ms;
 
 	struct tcp_seal *seal; /* NULL: in the clear */
 };
