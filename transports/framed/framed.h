@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What transports share that send frames, and copy messages into inboxes of
+ * their own at the receiver: tcp and ucx. Here are the channels, with inbox,
+ * credits and reads, and those operations of struct transport that only need
+ * these. The transport makes connections, and sends and receives the frames.
+ *
+ * Such a transport defines struct tp_device with a struct framed as its first
+ * member, and fills in struct framed_ops.
+ *
+ * Whoever holds the lock owns the device: the thread that uses it, the progress
+ * thread, or a thread that aborts. All functions here need the lock, unless
+ * they are operations of struct transport.
+ */
+#ifndef DICOMM_TRANSPORTS_FRAMED_FRAMED_H
+#define DICOMM_TRANSPORTS_FRAMED_FRAMED_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transports/transport.h"
+
+#define FRAMED_READS                                            \
+	64 /* reads of a channel at a time; as transport.h says \
+	    */
+/* How long a close waits for its peers, and an abort for the lock. */
+#define FRAMED_DRAIN_NS UINT64_C(2000000000)
+
+/* ---- channels ---- */
+
+struct framed;
+struct framed_in;
+
+struct framed_read {
+	struct framed_in *in; /* that it belongs to */
+	uint8_t *dst;
+	int memory_type; /* of dst; the transport's own number */
+	/* Bytes: all; of which no piece has begun; that are not there. */
+	uint64_t len, unclaimed, missing;
+	uint32_t number;    /* tells it from an earlier read of the slot */
+	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not complete */
+};
+
+/* Receiver's side. */
+struct framed_in {
+	struct framed *framed;
+	uint32_t rank; /* of the sender */
+	uint8_t channel_class;
+	uint8_t *slots; /* lines, followed by the data of all slots */
+	uint8_t *data;
+	uint64_t *begun;   /* of each slot: last message that began to arrive */
+	uint64_t consumed; /* messages that this rank has released */
+	uint64_t granted;  /* messages that the sender knows as released */
+	bool urgent;       /* the sender may be waiting for a credit */
+	struct framed_in *credits_due, **credits_due_link;
+	struct framed_read reads[FRAMED_READS];
+	/* Pieces that the network is writing, with pointers to `reads`. If the
+	 * channel closes meanwhile, the last piece frees it. */
+	unsigned receiving;
+	bool closed;
+};
+
+/* Sender's side. */
+struct framed_out {
+	_Atomic uint64_t released;
+	uint64_t limit; /* last message that known credits allow */
+};
+
+struct framed_message {
+	uint8_t channel_class;
+	uint16_t kind; /* enum tp_kind */
+	uint32_t signature;
+	uint64_t seq, len;
+	const void *body;
+	uint64_t bytes; /* of the body: len, or those of a reference */
+};
+
+/* ---- the device ---- */
+
+/* What the transport does; the lock is held, unless noted. */
+struct framed_ops {
+	const char *name;
+	size_t ref_bytes; /* of its references, which begin with an address */
+	/* Connect to the peer, and announce that this rank will use a channel
+	 * to it. */
+	dicomm_result_t (*open_channel)(struct tp_peer *peer, enum tp_class c);
+	/* SUCCESS, or why nothing is sent to a rank any more; then the text
+	 * becomes the last error. */
+	dicomm_result_t (*status)(struct tp_device *dev, uint32_t rank);
+	/* Is the connection broken? Without the lock. */
+	bool (*is_broken)(struct tp_device *dev, uint32_t rank);
+	/* status() is SUCCESS. As put() of struct transport. */
+	dicomm_result_t (*send_message)(struct tp_peer *peer,
+					const struct framed_message *m);
+	/* Send in->consumed. AGAIN: there is no room now. Another error: the
+	 * peer needs no credits, or cannot get any. */
+	dicomm_result_t (*send_credit)(struct framed_in *in);
+	/* status() is SUCCESS. Ask for [offset, offset + len) of a reference,
+	 * with the number of the read. AGAIN: nothing happened. */
+	dicomm_result_t (*send_read)(struct framed_in *in, uint64_t seq,
+				     struct framed_read *read, uint32_t number,
+				     const struct tp_ref *ref, uint64_t offset);
+};
+
+/* First member of the device of a rank. */
+struct framed {
+	atomic_flag busy; /* the lock */
+	_Atomic bool aborted;
+	const struct framed_ops *ops;
+	struct tp_config config;
+	uint8_t seal_key[16];
+	struct framed_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
+	struct framed_out *_Atomic *out; /* the same */
+	struct framed_in *credits_due; /* channels whose sender needs credits */
+	bool credits_blocked;          /* a credit found no room */
+	unsigned idle;                 /* polls in a row that found nothing */
+	uint32_t reads;                /* numbered so far */
+	struct tp_peer *peers;
+};
+
+/* First member of what the transport keeps for a peer. */
+struct tp_peer {
+	struct tp_device *dev;
+	int rank;
+	struct framed_in *in[TP_CLASSES];
+	struct framed_out *out[TP_CLASSES];
+	struct tp_peer *next;
+};
+
+static inline struct framed *framed_of(struct tp_device *dev)
+{
+	return (struct framed *)(void *)dev;
+}
+
+static inline struct tp_device *framed_device(struct framed *f)
+{
+	return (struct tp_device *)(void *)f;
+}
+
+static inline bool framed_try_lock(struct framed *f)
+{
+	return !atomic_flag_test_and_set_explicit(&f->busy,
+						  memory_order_acquire);
+}
+
+static inline void framed_lock(struct framed *f)
+{
+	while (!framed_try_lock(f))
+		sched_yield();
+}
+
+static inline void framed_unlock(struct framed *f)
+{
+	atomic_flag_clear_explicit(&f->busy, memory_order_release);
+}
+
+static inline bool framed_is_aborted(const struct framed *f)
+{
+	return atomic_load_explicit(&f->aborted, memory_order_relaxed);
+}
+
+static inline struct framed_in *framed_in_of(const struct framed *f,
+					     uint32_t rank, uint32_t c)
+{
+	return atomic_load_explicit(&f->in[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+static inline struct framed_out *framed_out_of(const struct framed *f,
+					       uint32_t rank, uint32_t c)
+{
+	return atomic_load_explicit(&f->out[rank * TP_CLASSES + c],
+				    memory_order_acquire);
+}
+
+/* To itself a rank needs no network. */
+static inline bool framed_is_self(const struct tp_peer *peer)
+{
+	return peer->rank == framed_of(peer->dev)->config.rank;
+}
+
+/* ---- framed.c: opened and closed; operations of struct transport ---- */
+
+/* Fill in a device of zeroes: tables, and a key for seals. */
+dicomm_result_t framed_open(struct framed *f, const struct framed_ops *ops,
+			    const struct tp_config *config);
+/* Free all channels, peers and tables. Without the lock. */
+void framed_close(struct framed *f);
+/* A peer of that size, which begins with a struct tp_peer; NULL: no memory.
+ * Without the lock, as is framed_peer_free(). */
+struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes);
+void framed_peer_free(struct tp_peer *peer);
+/* Free the channels from and to a rank. */
+void framed_free_channels(struct framed *f, uint32_t rank);
+/* Bytes of tables and channels. Without the lock. */
+uint64_t framed_memory(const struct framed *f);
+
+dicomm_result_t framed_connect_out(struct tp_peer *peer, enum tp_class c,
+				   struct tp_outbox *outbox);
+dicomm_result_t framed_connect_in(struct tp_peer *peer, enum tp_class c,
+				  struct tp_inbox *inbox);
+dicomm_result_t framed_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
+			   uint32_t signature, enum tp_kind kind,
+			   const void *body, uint64_t len);
+dicomm_result_t framed_release(struct tp_peer *peer, enum tp_class c,
+			       uint64_t seq);
+bool framed_flush(struct tp_device *dev);
+
+/* ---- inbox.c ---- */
+
+/* Make the receiver's side of a channel; NULL: no memory. */
+struct framed_in *framed_inbox_make(struct framed *f, uint32_t rank,
+				    uint32_t c);
+/* Free it; it is not in f->in any more. If pieces are still being received, the
+ * last of them frees it. */
+void framed_inbox_free(struct framed_in *in);
+/* May the message arrive? Each number may once, in any order, and only in a
+ * slot that was released. */
+bool framed_inbox_expects(struct framed_in *in, uint64_t seq);
+/* Where its bytes belong: in the line, or in the slot's data. */
+uint8_t *framed_inbox_place(const struct framed_in *in, uint64_t seq,
+			    uint64_t bytes);
+/* They are there: let the reader see the message. */
+void framed_inbox_deliver(struct framed_in *in, uint64_t seq,
+			  uint32_t signature, uint32_t kind, uint64_t len);
+
+/* ---- credits.c ---- */
+
+/* A credit has come. False: it is beyond all numbers. */
+bool framed_credits_receive(struct framed *f, uint32_t rank, uint32_t c,
+			    uint64_t released);
+/* Send them now; if that cannot be, in a later poll. */
+void framed_credits_send(struct framed_in *in);
+void framed_credits_send_all(struct framed *f);
+/* Send them when polls find nothing else to do. */
+void framed_credits_defer(struct framed_in *in);
+/* Do not send them any more. */
+void framed_credits_cancel(struct framed_in *in);
+/* A message has carried in->consumed. */
+void framed_credits_sent(struct framed_in *in);
+/* After each progress; moved: it did something. */
+void framed_credits_progress(struct framed *f, bool moved);
+
+/* ---- read.c: references, and reads of the memory they refer to ---- */
+
+/* By its seal the owner of the memory knows a reference that it has offered. It
+ * covers the bytes of the reference before the seal. Without the lock. */
+uint64_t framed_read_seal(const struct framed *f, const void *ref, size_t len);
+/* The read that a piece of data is for; NULL: none, ignore the piece. */
+struct framed_read *framed_read_find(struct framed *f, uint32_t rank,
+				     uint32_t c, uint64_t seq, uint32_t number);
+/* A piece begins: where it belongs. NULL: it is not what was asked for. */
+uint8_t *framed_read_claim(struct framed_read *read, uint64_t offset,
+			   uint64_t len);
+/* A piece is there. */
+void framed_read_advance(struct framed_read *read, uint64_t len);
+void framed_read_fail(struct framed_read *read);
+
+/* Operations of struct transport */
+dicomm_result_t framed_read_map(struct tp_peer *peer, const struct tp_ref *ref,
+				uint64_t len, const void **ptr);
+dicomm_result_t framed_read_begin(struct tp_peer *peer, enum tp_class c,
+				  uint64_t seq, const struct tp_ref *ref,
+				  uint64_t offset, void *dst, uint64_t len);
+dicomm_result_t framed_read_status(struct tp_peer *peer, enum tp_class c,
+				   uint64_t seq);
+
+#endif
