@@ -16,7 +16,7 @@
 enum { SHM, TCP, KINDS };
 
 static struct shm_host host;
-static struct tp_device device = {.config = {.rank = 0, .ranks = 4}};
+static struct tp_device device = {.base.config = {.rank = 0, .ranks = 4}};
 
 void fuzz_seeds(void)
 {
@@ -46,7 +46,7 @@ static void prove_tcp(struct tp_blob *blob)
 	memcpy(&a, blob->data, sizeof(a));
 	memset(a.proof, 0, sizeof(a.proof));
 	crypto_generichash(a.proof, sizeof(a.proof), (const uint8_t *)&a,
-			   sizeof(a), device.config.key, TCP_KEY);
+			   sizeof(a), device.base.config.key, TCP_KEY);
 	memcpy(blob->data, &a, sizeof(a));
 }
 

@@ -27,9 +27,9 @@
 
 static struct tp_device dev;
 static struct tcp_link links[2];
-static struct tcp_in *_Atomic ins[2 * TP_CLASSES];
-static struct tcp_out *_Atomic outs[2 * TP_CLASSES];
-static struct tcp_out out;
+static struct framed_in *_Atomic ins[2 * TP_CLASSES];
+static struct framed_out *_Atomic outs[2 * TP_CLASSES];
+static struct framed_out out;
 static uint8_t memory[3 * SLOT_BYTES]; /* that the peer may ask for */
 
 static void put(uint8_t *bytes, size_t *len, const void *from, size_t n)
@@ -69,7 +69,7 @@ static void seed_read(bool offered)
 	if (offered) {
 		request.ref.addr = (uintptr_t)memory;
 		request.ref.len = sizeof(memory);
-		request.ref.seal = tcp_receive_seal(&dev, &request.ref);
+		request.ref.seal = tcp_ref_seal(&dev, &request.ref);
 	}
 	put(bytes, &len, &head, sizeof(head));
 	put(bytes, &len, &request, sizeof(request));
@@ -150,15 +150,15 @@ void fuzz_seeds(void)
 
 static void make_device(void)
 {
-	dev.config.ranks = 2;
-	dev.config.slots = SLOTS;
-	dev.config.slot_bytes = SLOT_BYTES;
+	dev.base.config.ranks = 2;
+	dev.base.config.slots = SLOTS;
+	dev.base.config.slot_bytes = SLOT_BYTES;
 	dev.connections = 1;
 	dev.listener = -1;
 	dev.epoll = epoll_create1(EPOLL_CLOEXEC);
 	dev.links = links;
-	dev.in = ins;
-	dev.out = outs;
+	dev.base.in = ins;
+	dev.base.out = outs;
 	if (dev.epoll < 0)
 		abort();
 }
@@ -191,21 +191,21 @@ static void disconnect(int peer)
 	tcp_socket_free_closed(&dev);
 	close(peer);
 	for (int i = 0; i < 2 * TP_CLASSES; i++) {
-		struct tcp_in *in = atomic_exchange(&ins[i], NULL);
+		struct framed_in *in = atomic_exchange(&ins[i], NULL);
 
 		if (in)
-			tcp_receive_free(in);
+			framed_inbox_free(in);
 	}
-	dev.credits_due = NULL;
-	dev.deferred = dev.credits_blocked = false;
-	dev.open = dev.reads = 0;
+	dev.base.credits_due = NULL;
+	dev.deferred = dev.base.credits_blocked = false;
+	dev.open = dev.base.reads = 0;
 }
 
 /* ---- what readers ask of the transport ---- */
 
 static bool inbox(enum tp_class c, struct tp_inbox *to)
 {
-	struct tcp_in *in = tcp_in_of(&dev, 1, c);
+	struct framed_in *in = framed_in_of(&dev.base, 1, c);
 
 	if (in)
 		*to = (struct tp_inbox){
@@ -219,17 +219,18 @@ static bool inbox(enum tp_class c, struct tp_inbox *to)
 
 static void release(enum tp_class c, uint64_t seq)
 {
-	tcp_in_of(&dev, 1, c)->consumed = seq;
+	framed_in_of(&dev.base, 1, c)->consumed = seq;
 }
 
 static dicomm_result_t read_some(enum tp_class c, uint64_t seq, void *dst,
 				 uint64_t len)
 {
-	struct tcp_read *read = &tcp_in_of(&dev, 1, c)->reads[seq % TCP_READS];
+	struct framed_read *read =
+		&framed_in_of(&dev.base, 1, c)->reads[seq % FRAMED_READS];
 
 	if (atomic_load(&read->status) == DICOMM_IN_PROGRESS)
 		return DICOMM_AGAIN;
-	read->number = ++dev.reads;
+	read->number = ++dev.base.reads;
 	read->dst = dst;
 	read->len = read->unclaimed = read->missing = len;
 	atomic_store(&read->status, DICOMM_IN_PROGRESS);
@@ -238,8 +239,9 @@ static dicomm_result_t read_some(enum tp_class c, uint64_t seq, void *dst,
 
 static dicomm_result_t read_status(enum tp_class c, uint64_t seq)
 {
-	return (dicomm_result_t)atomic_load(
-		&tcp_in_of(&dev, 1, c)->reads[seq % TCP_READS].status);
+	return (dicomm_result_t)atomic_load(&framed_in_of(&dev.base, 1, c)
+						     ->reads[seq % FRAMED_READS]
+						     .status);
 }
 
 static const struct readers_wire wire = {inbox, release, read_some,

@@ -83,14 +83,14 @@ void tcp_address_make(const struct tp_device *dev, struct tp_blob *blob)
 	a.version = VERSION;
 	a.token = dev->token;
 	a.network = dev->network;
-	a.rank = (uint32_t)dev->config.rank;
-	a.ranks = (uint32_t)dev->config.ranks;
-	a.slots = dev->config.slots;
-	a.slot_bytes = dev->config.slot_bytes;
+	a.rank = (uint32_t)dev->base.config.rank;
+	a.ranks = (uint32_t)dev->base.config.ranks;
+	a.slots = dev->base.config.slots;
+	a.slot_bytes = dev->base.config.slot_bytes;
 	a.loopback = dev->loopback;
 	a.protection = dev->protection;
 	memcpy(a.listen, dev->listen, sizeof(a.listen));
-	prove(&a, dev->config.key, a.proof);
+	prove(&a, dev->base.config.key, a.proof);
 	memset(blob, 0, sizeof(*blob));
 	blob->len = sizeof(a);
 	memcpy(blob->data, &a, sizeof(a));
@@ -117,7 +117,7 @@ bool tcp_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 			 a->magic, a->version, MAGIC, VERSION);
 		return false;
 	}
-	if (!is_proven(a, dev->config.key) ||
+	if (!is_proven(a, dev->base.config.key) ||
 	    a->listen[sizeof(a->listen) - 1]) {
 		snprintf(why, len,
 			 "its tcp address is damaged, or from another job");

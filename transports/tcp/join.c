@@ -146,7 +146,7 @@ static dicomm_result_t receive_word(struct tcp_conn *c, void *word, size_t len)
 static bool make_secret(const struct tcp_conn *c, uint8_t secret[TCP_SEAL_KEY])
 {
 	const struct tcp_handshake *g = c->handshake;
-	const uint8_t *key = c->dev->config.key;
+	const uint8_t *key = c->dev->base.config.key;
 	uint8_t all[sizeof(g->hello) + sizeof(g->answer)], other[AUTH_KEY];
 	bool good = true;
 
@@ -240,7 +240,7 @@ static void connect_failed(struct tcp_link *link, int error)
 
 static void send_hello(struct tcp_conn *c)
 {
-	const struct tp_config *config = &c->dev->config;
+	const struct tp_config *config = &c->dev->base.config;
 	struct hello *h = &c->handshake->hello;
 
 	h->type = HELLO;
@@ -336,7 +336,7 @@ static void on_answer(struct tcp_conn *c)
 {
 	struct tcp_handshake *g = c->handshake;
 	struct tcp_link *link = c->link;
-	const uint8_t *key = c->dev->config.key;
+	const uint8_t *key = c->dev->base.config.key;
 	dicomm_result_t status = receive_word(c, &g->answer, sizeof(g->answer));
 	uint8_t proof[TCP_PROOF];
 
@@ -375,7 +375,7 @@ static void on_answer(struct tcp_conn *c)
 
 void tcp_join_accept(struct tp_device *dev)
 {
-	uint32_t most = (uint32_t)dev->config.ranks * TCP_CONNECTIONS;
+	uint32_t most = (uint32_t)dev->base.config.ranks * TCP_CONNECTIONS;
 	struct tcp_conn *c;
 	int fd = tcp_socket_accept(dev);
 
@@ -400,7 +400,7 @@ void tcp_join_accept(struct tp_device *dev)
 /* Why a genuine hello is refused; NULL: it is not. */
 static const char *refusal(const struct tp_device *dev, const struct hello *h)
 {
-	const struct tp_config *config = &dev->config;
+	const struct tp_config *config = &dev->base.config;
 	const struct tcp_link *link;
 
 	if (h->to_rank != (uint32_t)config->rank ||
@@ -450,11 +450,12 @@ static void send_answer(struct tcp_conn *c)
 	if (why)
 		snprintf(a->why, sizeof(a->why), "%s", why);
 	link = why ? NULL : &dev->links[g->hello.from_rank];
-	if (link && link->initiator && link->rank > (uint32_t)dev->config.rank)
+	if (link && link->initiator &&
+	    link->rank > (uint32_t)dev->base.config.rank)
 		a->verdict = CROSSED;
 	randombytes_buf(a->nonce, sizeof(a->nonce));
 	make_pair(c, a->public);
-	prove_answer(g, dev->config.key, a->proof);
+	prove_answer(g, dev->base.config.key, a->proof);
 	if (!send_word(c, a, sizeof(*a)) || a->verdict != WELCOME) {
 		tcp_socket_drop(c);
 		return;
@@ -473,7 +474,7 @@ static void on_hello(struct tcp_conn *c)
 
 	if (status == DICOMM_AGAIN)
 		return;
-	prove_hello(h, c->dev->config.key, proof);
+	prove_hello(h, c->dev->base.config.key, proof);
 	if (status == DICOMM_SUCCESS && h->type == HELLO &&
 	    h->token == c->dev->token &&
 	    !sodium_memcmp(proof, h->proof, sizeof(proof))) {
@@ -507,7 +508,7 @@ static void on_confirm(struct tcp_conn *c)
 
 	if (status == DICOMM_AGAIN)
 		return;
-	prove_confirm(g, c->dev->config.key, proof);
+	prove_confirm(g, c->dev->base.config.key, proof);
 	if (status == DICOMM_SUCCESS &&
 	    !sodium_memcmp(proof, g->confirm.proof, sizeof(proof)))
 		open_conn(c);
@@ -531,7 +532,7 @@ void tcp_join_advance(struct tcp_conn *c)
 
 static void retry_due(struct tp_device *dev, uint64_t now_ms)
 {
-	for (int r = 0; r < dev->config.ranks; r++) {
+	for (int r = 0; r < dev->base.config.ranks; r++) {
 		struct tcp_link *link = &dev->links[r];
 
 		if (!link->retry || link->retry_ms > now_ms)

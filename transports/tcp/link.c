@@ -80,7 +80,7 @@ void tcp_link_ready(struct tcp_link *link)
 	link->dev->deferred |= !announce(link);
 	log_debug("tcp: rank %d and rank %" PRIu32 " have %" PRIu32
 		  " connections",
-		  link->dev->config.rank, link->rank, link->count);
+		  link->dev->base.config.rank, link->rank, link->count);
 }
 
 void tcp_link_lost(struct tcp_conn *c, int error)
@@ -155,6 +155,6 @@ static bool flush_one(struct tcp_link *link)
 void tcp_link_flush_deferred(struct tp_device *dev)
 {
 	dev->deferred = false;
-	for (int r = 0; r < dev->config.ranks; r++)
+	for (int r = 0; r < dev->base.config.ranks; r++)
 		dev->deferred |= flush_one(&dev->links[r]);
 }

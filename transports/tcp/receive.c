@@ -16,87 +16,6 @@
 
 /* In one call, so that other connections get theirs */
 #define RECEIVES_MOST 8
-/* No message has a higher number, so slots can be added to each. */
-#define SEQ_MOST (UINT64_MAX / 2)
-
-struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c)
-{
-	struct tp_device *dev = link->dev;
-	size_t lines = (size_t)dev->config.slots * sizeof(struct tp_line);
-	size_t bytes =
-		lines + (size_t)dev->config.slots * dev->config.slot_bytes;
-	struct tcp_in *in = calloc(1, sizeof(*in));
-
-	if (!in)
-		return NULL;
-	in->slots = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	in->begun = calloc(dev->config.slots, sizeof(*in->begun));
-	if (!in->slots || !in->begun) {
-		tcp_receive_free(in);
-		return NULL;
-	}
-	memset(in->slots, 0, lines);
-	in->data = in->slots + lines;
-	in->link = link;
-	in->channel_class = c;
-	atomic_store_explicit(&dev->in[link->rank * TP_CLASSES + c], in,
-			      memory_order_release);
-	return in;
-}
-
-void tcp_receive_free(struct tcp_in *in)
-{
-	free(in->slots);
-	free(in->begun);
-	free(in);
-}
-
-static struct tp_line *line_of(const struct tcp_in *in, uint64_t seq)
-{
-	return (struct tp_line *)(void *)in->slots +
-	       (seq & (in->link->dev->config.slots - 1));
-}
-
-static uint8_t *place_of(const struct tcp_in *in, uint64_t seq, uint64_t bytes)
-{
-	const struct tp_config *config = &in->link->dev->config;
-
-	return bytes <= TP_LINE_ROOM ? line_of(in, seq)->room
-				     : in->data + (seq & (config->slots - 1)) *
-							  config->slot_bytes;
-}
-
-static void deliver(struct tcp_in *in, const struct tcp_head *head)
-{
-	struct tp_line *line = line_of(in, head->seq);
-
-	line->signature = head->signature;
-	line->kind = head->kind;
-	line->len = head->len;
-	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
-}
-
-void tcp_receive_own(struct tcp_in *in, const struct tcp_head *head,
-		     const void *body, size_t bytes)
-{
-	if (bytes)
-		memcpy(place_of(in, head->seq, bytes), body, bytes);
-	deliver(in, head);
-}
-
-uint64_t tcp_receive_seal(const struct tp_device *dev,
-			  const struct tcp_ref *ref)
-{
-	uint64_t hash;
-
-	_Static_assert(crypto_shorthash_BYTES == sizeof(hash) &&
-			       crypto_shorthash_KEYBYTES ==
-				       sizeof(dev->seal_key),
-		       "sizes");
-	crypto_shorthash((uint8_t *)&hash, (const uint8_t *)ref,
-			 offsetof(struct tcp_ref, seal), dev->seal_key);
-	return hash;
-}
 
 /* ---- frames ---- */
 
@@ -109,92 +28,67 @@ static void reject(struct tcp_conn *c, const char *what)
 
 static void on_credit(struct tcp_conn *c, const struct tcp_head *head)
 {
-	struct tcp_out *out =
-		tcp_out_of(c->dev, c->link->rank, head->channel_class);
-
-	if (head->consumed > SEQ_MOST) {
+	if (!framed_credits_receive(&c->dev->base, c->link->rank,
+				    head->channel_class, head->consumed))
 		reject(c, "a credit beyond all numbers");
-		return;
-	}
-	if (out && head->consumed > atomic_load_explicit(&out->released,
-							 memory_order_relaxed))
-		atomic_store_explicit(&out->released, head->consumed,
-				      memory_order_release);
 }
 
-/* Messages come in any order, each once, and only into slots that were
- * released. Two connections may begin frames before either ends its own. */
-static bool is_expected(struct tcp_in *in, uint64_t seq)
+/* NULL: no memory. */
+static struct framed_in *inbox_of(const struct tcp_conn *c, uint8_t class)
 {
-	uint64_t slots = in->link->dev->config.slots;
-	uint64_t *begun = &in->begun[seq & (slots - 1)];
+	struct framed *f = &c->dev->base;
+	struct framed_in *in = framed_in_of(f, c->link->rank, class);
 
-	if (seq <= in->consumed || seq - in->consumed > slots || seq <= *begun)
-		return false;
-	*begun = seq;
-	return true;
+	return in ? in : framed_inbox_make(f, c->link->rank, class);
 }
 
 static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 {
-	struct tcp_in *in =
-		tcp_in_of(c->dev, c->link->rank, head->channel_class);
+	/* It may overtake TCP_FRAME_CHANNEL, on another connection. */
+	struct framed_in *in = inbox_of(c, head->channel_class);
 	uint64_t bytes =
 		head->kind == TP_REF ? sizeof(struct tcp_ref) : head->len;
 
-	/* It may overtake TCP_FRAME_CHANNEL, which goes by another connection.
-	 */
-	if (!in)
-		in = tcp_receive_make(c->link, head->channel_class);
-	if (!in || head->kind > TP_REF || bytes > c->dev->config.slot_bytes ||
-	    !is_expected(in, head->seq)) {
+	if (!in || head->kind > TP_REF ||
+	    bytes > c->dev->base.config.slot_bytes ||
+	    !framed_inbox_expects(in, head->seq)) {
 		reject(c, "an invalid message");
 		return;
 	}
 	on_credit(c, head);
 	if (c->state != TCP_OPEN)
 		return;
-	c->body = place_of(in, head->seq, bytes);
+	c->body = framed_inbox_place(in, head->seq, bytes);
 	c->body_left = bytes;
+}
+
+static struct framed_read *read_of(const struct tcp_conn *c,
+				   const struct tcp_head *head)
+{
+	return framed_read_find(&c->dev->base, c->link->rank,
+				head->channel_class, head->seq,
+				head->signature);
 }
 
 static void begin_data(struct tcp_conn *c, const struct tcp_head *head)
 {
-	struct tcp_in *in =
-		tcp_in_of(c->dev, c->link->rank, head->channel_class);
-	struct tcp_read *read = in ? &in->reads[head->seq % TCP_READS] : NULL;
+	struct framed_read *read = read_of(c, head);
 
-	c->body = NULL;
 	c->body_left = head->len;
-	if (!read || read->number != head->signature ||
-	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
-		    DICOMM_IN_PROGRESS)
-		return;
+	c->body =
+		read ? framed_read_claim(read, head->offset, head->len) : NULL;
 	/* Once a read fails, its memory is the user's again, while another
 	 * connection may be amid a part of it. So all of them are closed. */
-	if (head->offset > read->len || head->len > read->len - head->offset ||
-	    head->len > read->unclaimed) {
+	if (read && !c->body)
 		reject(c, "more data than it was asked for");
-		return;
-	}
-	read->unclaimed -= head->len;
-	c->body = read->dst + head->offset;
 }
 
 static void end_data(struct tcp_conn *c, const struct tcp_head *head)
 {
-	struct tcp_in *in =
-		tcp_in_of(c->dev, c->link->rank, head->channel_class);
-	struct tcp_read *read = in ? &in->reads[head->seq % TCP_READS] : NULL;
+	struct framed_read *read = read_of(c, head);
 
-	if (!read || read->number != head->signature ||
-	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
-		    DICOMM_IN_PROGRESS)
-		return;
-	read->missing -= head->len;
-	if (!read->missing)
-		atomic_store_explicit(&read->status, DICOMM_SUCCESS,
-				      memory_order_release);
+	if (read)
+		framed_read_advance(read, head->len);
 }
 
 /* Each connection of the link sends a part. */
@@ -227,7 +121,7 @@ static void on_read(struct tcp_conn *c, const struct tcp_head *head,
 
 	memcpy(&request, bytes, sizeof(request));
 	/* Only what this rank has offered is an address. */
-	if (request.ref.seal != tcp_receive_seal(c->dev, &request.ref) ||
+	if (request.ref.seal != tcp_ref_seal(c->dev, &request.ref) ||
 	    request.offset > request.ref.len ||
 	    request.len > request.ref.len - request.offset) {
 		reject(c, "a read of what it was not offered");
@@ -256,8 +150,7 @@ static void on_control(struct tcp_conn *c, const struct tcp_head *head,
 
 	switch (head->what) {
 	case TCP_FRAME_CHANNEL:
-		if (!tcp_in_of(c->dev, link->rank, head->channel_class) &&
-		    !tcp_receive_make(link, head->channel_class))
+		if (!inbox_of(c, head->channel_class))
 			reject(c, "a channel, for which there is no memory");
 		break;
 	case TCP_FRAME_CREDIT:
@@ -277,8 +170,9 @@ static void on_control(struct tcp_conn *c, const struct tcp_head *head,
 static void end_body(struct tcp_conn *c)
 {
 	if (c->head.what == TCP_FRAME_MESSAGE)
-		deliver(tcp_in_of(c->dev, c->link->rank, c->head.channel_class),
-			&c->head);
+		framed_inbox_deliver(inbox_of(c, c->head.channel_class),
+				     c->head.seq, c->head.signature,
+				     c->head.kind, c->head.len);
 	else if (c->body)
 		end_data(c, &c->head);
 	c->head.what = TCP_FRAME_TYPES;

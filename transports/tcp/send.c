@@ -20,7 +20,8 @@
 
 dicomm_result_t tcp_send_open(struct tcp_conn *c)
 {
-	c->tail = malloc(sizeof(struct tcp_head) + c->dev->config.slot_bytes);
+	c->tail = malloc(sizeof(struct tcp_head) +
+			 c->dev->base.config.slot_bytes);
 	c->replies = malloc(TCP_REPLIES * sizeof(*c->replies));
 	return c->tail && c->replies ? DICOMM_SUCCESS : DICOMM_ERR_NO_MEMORY;
 }

@@ -63,7 +63,7 @@ dicomm_result_t tcp_socket_open(struct tp_device *dev)
 	dev->epoll = epoll_set_open();
 	if (dev->epoll < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "tcp: epoll_create1: %m");
-	TRY(dev->config.listen(&dev->listener, dev->listen));
+	TRY(dev->base.config.listen(&dev->listener, dev->listen));
 	dev->listener = descriptors_high(dev->listener);
 	if (dev->listener < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "tcp: listen: %m");
@@ -225,7 +225,7 @@ int tcp_socket_accept(struct tp_device *dev)
 	} else if (fd < 0 && tcp_is_short(errno) && !dev->paused) {
 		log_warn("tcp: rank %d: accept: %m: nobody can connect to it "
 			 "meanwhile",
-			 dev->config.rank);
+			 dev->base.config.rank);
 		epoll_set_remove(dev->epoll, dev->listener);
 		dev->paused = true;
 		dev->pending++;

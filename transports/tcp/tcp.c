@@ -26,30 +26,6 @@
 #define EPOLL_EVERY 16
 #define EVENTS 32
 
-/* ---- the lock ---- */
-
-static bool try_lock(struct tp_device *dev)
-{
-	return !atomic_flag_test_and_set_explicit(&dev->busy,
-						  memory_order_acquire);
-}
-
-static void lock(struct tp_device *dev)
-{
-	while (!try_lock(dev))
-		sched_yield();
-}
-
-static void unlock(struct tp_device *dev)
-{
-	atomic_flag_clear_explicit(&dev->busy, memory_order_release);
-}
-
-static bool is_aborted(const struct tp_device *dev)
-{
-	return atomic_load_explicit(&dev->aborted, memory_order_relaxed);
-}
-
 /* ---- progress ---- */
 
 /* Nothing is received from a link before all of its connections are open. */
@@ -158,7 +134,7 @@ bool tcp_progress(struct tp_device *dev)
 		tcp_join_tick(dev, clock_ms());
 	if (__builtin_expect(dev->deferred, 0))
 		tcp_link_flush_deferred(dev);
-	tcp_credits_progress(dev, moved);
+	framed_credits_progress(&dev->base, moved);
 	if (__builtin_expect(dev->closed != NULL, 0))
 		tcp_socket_free_closed(dev);
 	return moved;
@@ -169,12 +145,12 @@ static bool tcp_poll(struct tp_device *dev)
 	bool moved = false;
 
 	progress_thread_polled(&dev->progress);
-	if (!try_lock(dev))
+	if (!framed_try_lock(&dev->base))
 		return false;
-	if (!is_aborted(dev))
+	if (!framed_is_aborted(&dev->base))
 		moved = tcp_progress(dev);
 	dev->polled |= moved;
-	unlock(dev);
+	framed_unlock(&dev->base);
 	return moved;
 }
 
@@ -183,7 +159,7 @@ static void tcp_wait(struct tp_device *dev, unsigned us)
 	struct pollfd fd = {.fd = dev->epoll, .events = POLLIN};
 	struct timespec t = {.tv_nsec = (long)us * 1000};
 
-	if (is_aborted(dev)) {
+	if (framed_is_aborted(&dev->base)) {
 		sched_yield();
 		return;
 	}
@@ -197,11 +173,11 @@ static void tcp_wait(struct tp_device *dev, unsigned us)
 		poll_epoll_next(dev); /* it may be a new connection */
 		return;
 	}
-	if (!try_lock(dev))
+	if (!framed_try_lock(&dev->base))
 		return;
-	if (!is_aborted(dev))
-		tcp_credits_send_all(dev);
-	unlock(dev);
+	if (!framed_is_aborted(&dev->base))
+		framed_credits_send_all(&dev->base);
+	framed_unlock(&dev->base);
 }
 
 /* For the progress thread */
@@ -209,21 +185,21 @@ static int poll_away(struct tp_device *dev)
 {
 	int timeout = 0, n = 0;
 
-	if (!try_lock(dev))
+	if (!framed_try_lock(&dev->base))
 		return PROGRESS_AWAY_MS;
-	if (is_aborted(dev))
+	if (framed_is_aborted(&dev->base))
 		timeout = -1;
 	else
-		tcp_credits_send_all(dev);
+		framed_credits_send_all(&dev->base);
 	while (timeout == 0 && n++ < PROGRESS_MAX) {
 		poll_epoll_next(dev);
 		if (!tcp_progress(dev))
-			timeout = dev->credits_due || dev->deferred ||
+			timeout = dev->base.credits_due || dev->deferred ||
 						  dev->pending
 					  ? PROGRESS_AWAY_MS
 					  : -1;
 	}
-	unlock(dev);
+	framed_unlock(&dev->base);
 	return timeout;
 }
 
@@ -246,16 +222,14 @@ static bool tcp_usable(char *why, size_t len)
 	return true;
 }
 
-static dicomm_result_t open_tables(struct tp_device *dev)
+static dicomm_result_t open_links(struct tp_device *dev)
 {
-	size_t ranks = (size_t)dev->config.ranks;
+	size_t ranks = (size_t)dev->base.config.ranks;
 
 	dev->links = calloc(ranks, sizeof(*dev->links));
-	dev->in = calloc(ranks * TP_CLASSES, sizeof(*dev->in));
-	dev->out = calloc(ranks * TP_CLASSES, sizeof(*dev->out));
-	if (!dev->links || !dev->in || !dev->out)
+	if (!dev->links)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "tcp: no memory for %d ranks",
-			    dev->config.ranks);
+			    dev->base.config.ranks);
 	for (size_t r = 0; r < ranks; r++) {
 		dev->links[r].dev = dev;
 		dev->links[r].rank = (uint32_t)r;
@@ -283,19 +257,21 @@ static enum tcp_protection protection_of(const char *value)
 	return p;
 }
 
-static dicomm_result_t open_parts(struct tp_device *dev)
+static const struct framed_ops framed_ops;
+
+static dicomm_result_t open_parts(struct tp_device *dev,
+				  const struct tp_config *config)
 {
-	if (sodium_init() < 0)
-		return FAIL(DICOMM_ERR_SYSTEM, "tcp: libsodium: cannot start");
-	if (!dev->config.listen)
+	TRY(framed_open(&dev->base, &framed_ops, config));
+	if (!dev->base.config.listen)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			    "tcp: rank %d cannot listen", dev->config.rank);
+			    "tcp: rank %d cannot listen",
+			    dev->base.config.rank);
 	randombytes_buf(&dev->token, sizeof(dev->token));
-	randombytes_buf(dev->seal_key, sizeof(dev->seal_key));
 	dev->network = tcp_address_network();
 	dev->protection = protection_of(config_string(CONFIG_ENCRYPT));
-	dev->connections = connections_of(&dev->config);
-	TRY(open_tables(dev));
+	dev->connections = connections_of(&dev->base.config);
+	TRY(open_links(dev));
 	TRY(tcp_socket_open(dev));
 	dev->progress.poll = poll_away;
 	dev->progress.dev = dev;
@@ -313,10 +289,8 @@ static dicomm_result_t tcp_open(const struct tp_config *config,
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "tcp: out of memory");
-	dev->config = *config;
 	dev->epoll = dev->listener = -1;
-	atomic_flag_clear(&dev->busy);
-	status = open_parts(dev);
+	status = open_parts(dev, config);
 	if (status != DICOMM_SUCCESS) {
 		tcp_close(dev);
 		return status;
@@ -340,7 +314,7 @@ static bool tcp_reaches(struct tp_device *dev, const struct tp_blob *address,
 
 	if (!tcp_address_parse(dev, address, &a, why, len))
 		return false;
-	if (a.rank >= (uint32_t)dev->config.ranks)
+	if (a.rank >= (uint32_t)dev->base.config.ranks)
 		return true;
 	if (atomic_load(&dev->links[a.rank].peer_closed)) {
 		snprintf(why, len, "it has closed its side");
@@ -369,9 +343,8 @@ static dicomm_result_t tcp_peer_open(struct tp_device *dev, int rank,
 				     const struct tp_blob *address,
 				     struct tp_peer **out)
 {
-	const struct tp_config *config = &dev->config;
+	const struct tp_config *config = &dev->base.config;
 	struct tcp_address a;
-	struct tp_peer *peer;
 	dicomm_result_t status;
 	char why[256];
 
@@ -380,28 +353,19 @@ static dicomm_result_t tcp_peer_open(struct tp_device *dev, int rank,
 	TRY(terms_check_peer(
 		"tcp", config, config->slot_bytes, rank,
 		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
-	peer = calloc(1, sizeof(*peer));
-	if (!peer)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "tcp: out of memory");
-	peer->dev = dev;
-	peer->rank = rank;
-	peer->link = &dev->links[rank];
-	lock(dev);
-	status = keep_address(peer->link, &a);
-	unlock(dev);
-	if (status != DICOMM_SUCCESS) {
-		free(peer);
+	framed_lock(&dev->base);
+	status = keep_address(&dev->links[rank], &a);
+	framed_unlock(&dev->base);
+	if (status != DICOMM_SUCCESS)
 		return status;
-	}
-	peer->next = dev->peers;
-	dev->peers = peer;
-	*out = peer;
-	return DICOMM_SUCCESS;
+	*out = framed_peer_make(&dev->base, rank, sizeof(**out));
+	return *out ? DICOMM_SUCCESS
+		    : FAIL(DICOMM_ERR_NO_MEMORY, "tcp: out of memory");
 }
 
 static void tcp_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
-	const struct tp_config *config = &peer->dev->config;
+	const struct tp_config *config = &peer->dev->base.config;
 
 	/*
 	 * Credits are sent at every quarter of the slots; see release(). The
@@ -416,201 +380,109 @@ static void tcp_limits(const struct tp_peer *peer, struct tp_limits *limits)
 				     .congests = true};
 }
 
-/* To itself a rank needs no network. */
-static bool is_self(const struct tp_peer *peer)
+/* ---- what the common operations need; lock held ---- */
+
+static struct tcp_link *link_to(struct tp_device *dev, uint32_t rank)
 {
-	return peer->rank == peer->dev->config.rank;
+	return &dev->links[rank];
 }
 
-/* Lock held. */
-static dicomm_result_t begin_channel(struct tp_peer *peer, uint8_t c)
+/* put() waits for the connection. */
+static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 {
-	struct tcp_link *link = peer->link;
+	struct tp_device *dev = peer->dev;
+	struct tcp_link *link = link_to(dev, (uint32_t)peer->rank);
 
-	if (is_self(peer))
-		return tcp_in_of(peer->dev, link->rank, c) ||
-				       tcp_receive_make(link, c)
-			       ? DICOMM_SUCCESS
-			       : FAIL(DICOMM_ERR_NO_MEMORY,
-				      "tcp: out of memory");
 	TRY(tcp_link_status(link));
 	link->announce[c] = true;
 	if (link->ready)
-		peer->dev->deferred = true;
+		tcp_link_flush_deferred(dev);
 	else
 		tcp_join_connect(link);
 	return DICOMM_SUCCESS;
 }
 
-/* Messages can be put at once; put() waits for the connection. */
-static dicomm_result_t tcp_connect_out(struct tp_peer *peer, enum tp_class c,
-				       struct tp_outbox *outbox)
+static dicomm_result_t link_status(struct tp_device *dev, uint32_t rank)
 {
-	struct tp_device *dev = peer->dev;
-	struct tcp_out *out = peer->out[c];
-	dicomm_result_t status;
-
-	if (out) {
-		outbox->released = &out->released;
-		return is_aborted(dev) ? DICOMM_ERR_ABORTED : DICOMM_SUCCESS;
-	}
-	out = calloc(1, sizeof(*out));
-	if (!out)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "tcp: out of memory");
-	out->limit = dev->config.slots;
-	lock(dev);
-	status = is_aborted(dev) ? DICOMM_ERR_ABORTED
-				 : begin_channel(peer, (uint8_t)c);
-	if (status == DICOMM_SUCCESS) {
-		atomic_store_explicit(
-			&dev->out[(uint32_t)peer->rank * TP_CLASSES + c], out,
-			memory_order_release);
-		peer->out[c] = out;
-		outbox->released = &out->released;
-	}
-	if (dev->deferred && !is_aborted(dev))
-		tcp_link_flush_deferred(dev);
-	unlock(dev);
-	if (status != DICOMM_SUCCESS)
-		free(out);
-	return status;
+	return tcp_link_status(link_to(dev, rank));
 }
 
-static dicomm_result_t tcp_connect_in(struct tp_peer *peer, enum tp_class c,
-				      struct tp_inbox *inbox)
+static bool is_broken(struct tp_device *dev, uint32_t rank)
 {
-	struct tp_device *dev = peer->dev;
-	struct tcp_in *in = tcp_in_of(dev, (uint32_t)peer->rank, c);
-
-	if (is_aborted(dev))
-		return DICOMM_ERR_ABORTED;
-	if (!in)
-		return DICOMM_AGAIN;
-	peer->in[c] = in;
-	inbox->lines = (struct tp_line *)(void *)in->slots;
-	inbox->line_stride = sizeof(struct tp_line);
-	inbox->data = in->data;
-	inbox->data_stride = dev->config.slot_bytes;
-	inbox->slot_mask = dev->config.slots - 1;
-	return DICOMM_SUCCESS;
+	return atomic_load(&link_to(dev, rank)->status);
 }
 
-/* ---- messages ---- */
-
-/* Lock held. The message carries a credit for the other direction. */
-static dicomm_result_t put_locked(struct tp_peer *peer, struct tcp_head *head,
-				  const void *body, uint64_t bytes)
+/* The message carries a credit for the other direction. */
+static dicomm_result_t send_message(struct tp_peer *peer,
+				    const struct framed_message *m)
 {
-	struct tp_device *dev = peer->dev;
-	struct tcp_link *link = peer->link;
+	struct tcp_link *link = link_to(peer->dev, (uint32_t)peer->rank);
+	struct framed_in *in =
+		framed_in_of(&peer->dev->base, link->rank, m->channel_class);
+	struct tcp_head head = {.what = TCP_FRAME_MESSAGE,
+				.channel_class = m->channel_class,
+				.kind = m->kind,
+				.signature = m->signature,
+				.seq = m->seq,
+				.len = m->len,
+				.consumed = in ? in->consumed : 0};
 	struct tcp_conn *c;
-	struct tcp_in *in;
 
-	if (is_aborted(dev))
-		return DICOMM_ERR_ABORTED;
-	TRY(tcp_link_status(link));
 	if (!link->ready)
 		return DICOMM_AGAIN;
-	c = link->conn[link->count > 1 ? head->seq % link->count : 0];
+	c = link->conn[link->count > 1 ? m->seq % link->count : 0];
 	if (!c)
 		return DICOMM_AGAIN;
-	in = tcp_in_of(dev, link->rank, head->channel_class);
-	head->consumed = in ? in->consumed : 0;
-	TRY(tcp_send_message(c, head, body, bytes));
-	if (in && in->granted != in->consumed) {
-		in->granted = in->consumed;
-		tcp_credits_cancel(in);
-	}
+	TRY(tcp_send_message(c, &head, m->body, m->bytes));
+	if (in && in->granted != in->consumed)
+		framed_credits_sent(in);
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t tcp_put(struct tp_peer *peer, enum tp_class c,
-			       uint64_t seq, uint32_t signature,
-			       enum tp_kind kind, const void *body,
-			       uint64_t len)
+static dicomm_result_t send_credit(struct framed_in *in)
 {
-	struct tp_device *dev = peer->dev;
-	struct tcp_out *out = peer->out[c];
-	uint64_t bytes = kind == TP_REF ? sizeof(struct tcp_ref) : len;
-	struct tcp_head head = {.what = TCP_FRAME_MESSAGE,
-				.channel_class = (uint8_t)c,
-				.kind = (uint16_t)kind,
+	struct tp_device *dev = framed_device(in->framed);
+	struct tcp_link *link = link_to(dev, in->rank);
+	struct tcp_head head = {.what = TCP_FRAME_CREDIT,
+				.channel_class = in->channel_class,
+				.consumed = in->consumed};
+
+	if (!link->open || link->peer_closed || link->close_sent[0] ||
+	    atomic_load_explicit(&link->status, memory_order_relaxed))
+		return DICOMM_ERR_REMOTE;
+	return tcp_send_control(link->conn[0], &head, NULL, 0);
+}
+
+static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
+				 struct framed_read *read, uint32_t number,
+				 const struct tp_ref *ref, uint64_t offset)
+{
+	struct tp_device *dev = framed_device(in->framed);
+	struct tcp_link *link = link_to(dev, in->rank);
+	struct tcp_read_request request = {.offset = offset, .len = read->len};
+	struct tcp_head head = {.what = TCP_FRAME_READ,
+				.channel_class = in->channel_class,
 				.seq = seq,
-				.len = len,
-				.signature = signature};
-	dicomm_result_t status;
+				.signature = number};
 
-	if (is_aborted(dev))
-		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(!out, 0))
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "tcp: put to rank %d before connect_out",
-			    peer->rank);
-	if (__builtin_expect(bytes > dev->config.slot_bytes, 0))
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "tcp: put of %" PRIu64 " bytes into a slot of %u",
-			    len, dev->config.slot_bytes);
-	if (seq > out->limit) {
-		out->limit = atomic_load_explicit(&out->released,
-						  memory_order_acquire) +
-			     dev->config.slots;
-		if (seq > out->limit)
-			return DICOMM_AGAIN;
-	}
-	if (is_self(peer)) {
-		tcp_receive_own(tcp_in_of(dev, (uint32_t)peer->rank, c), &head,
-				body, bytes);
-		return DICOMM_SUCCESS;
-	}
-	if (!try_lock(dev))
+	if (!link->ready)
 		return DICOMM_AGAIN;
-	status = put_locked(peer, &head, body, bytes);
-	unlock(dev);
-	return status;
+	memcpy(&request.ref, ref, sizeof(request.ref));
+	return tcp_send_control(link->conn[0], &head, &request,
+				sizeof(request));
 }
 
-static dicomm_result_t tcp_release(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq)
-{
-	struct tp_device *dev = peer->dev;
-	struct tcp_in *in = peer->in[c];
-	struct tcp_out *own;
-
-	if (!in)
-		return DICOMM_SUCCESS;
-	if (is_self(peer)) {
-		in->consumed = seq;
-		own = tcp_out_of(dev, (uint32_t)peer->rank, c);
-		if (own)
-			atomic_store_explicit(&own->released, seq,
-					      memory_order_release);
-		return DICOMM_SUCCESS;
-	}
-	lock(dev);
-	in->consumed = seq;
-	if (!is_aborted(dev)) {
-		if (seq - in->granted >= (dev->config.slots + 3) / 4)
-			tcp_credits_send(in);
-		else if (seq != in->granted)
-			tcp_credits_defer(in);
-	}
-	unlock(dev);
-	return DICOMM_SUCCESS;
-}
-
-static bool tcp_flush(struct tp_device *dev)
-{
-	bool all;
-
-	lock(dev);
-	if (!is_aborted(dev))
-		tcp_credits_send_all(dev);
-	all = is_aborted(dev) || !dev->credits_due;
-	unlock(dev);
-	return all;
-}
-
-/* ---- references ---- */
+static const struct framed_ops framed_ops = {
+	.name = "tcp",
+	.ref_bytes = sizeof(struct tcp_ref),
+	.open_channel = open_channel,
+	.status = link_status,
+	.is_broken = is_broken,
+	.send_message = send_message,
+	.send_credit = send_credit,
+	.send_read = send_read,
+};
+_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
 
 static bool tcp_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref)
@@ -619,105 +491,12 @@ static bool tcp_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 
 	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
 	(void)want;
-	r.seal = tcp_receive_seal(peer->dev, &r);
+	r.seal = tcp_ref_seal(peer->dev, &r);
 	memcpy(ref, &r, sizeof(r));
 	return true;
 }
 
-static dicomm_result_t tcp_map(struct tp_peer *peer, const struct tp_ref *ref,
-			       uint64_t len, const void **ptr)
-{
-	struct tcp_ref r;
-
-	(void)len;
-	if (!is_self(peer))
-		return DICOMM_ERR_UNSUPPORTED;
-	memcpy(&r, ref, sizeof(r));
-	*ptr = (const void *)(uintptr_t)r.addr;
-	return DICOMM_SUCCESS;
-}
-
-/* Lock held. */
-static dicomm_result_t request_read(struct tcp_in *in, uint64_t seq,
-				    const struct tcp_read_request *request,
-				    void *dst)
-{
-	struct tcp_link *link = in->link;
-	struct tp_device *dev = link->dev;
-	struct tcp_read *read = &in->reads[seq % TCP_READS];
-	struct tcp_head head = {.what = TCP_FRAME_READ,
-				.channel_class = in->channel_class,
-				.seq = seq,
-				.signature = dev->reads + 1};
-
-	if (is_aborted(dev))
-		return DICOMM_ERR_ABORTED;
-	TRY(tcp_link_status(link));
-	if (!link->ready ||
-	    atomic_load_explicit(&read->status, memory_order_relaxed) ==
-		    DICOMM_IN_PROGRESS)
-		return DICOMM_AGAIN;
-	TRY(tcp_send_control(link->conn[0], &head, request, sizeof(*request)));
-	read->number = ++dev->reads;
-	read->dst = dst;
-	read->len = read->unclaimed = read->missing = request->len;
-	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
-			      memory_order_relaxed);
-	in->urgent = true;
-	return DICOMM_IN_PROGRESS;
-}
-
-static dicomm_result_t tcp_read(struct tp_peer *peer, enum tp_class c,
-				uint64_t seq, const struct tp_ref *ref,
-				uint64_t offset, void *dst, uint64_t len)
-{
-	struct tcp_read_request request = {.offset = offset, .len = len};
-	dicomm_result_t status;
-
-	if (is_aborted(peer->dev))
-		return DICOMM_ERR_ABORTED;
-	if (!peer->in[c])
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "tcp: read from rank %d before connect_in",
-			    peer->rank);
-	memcpy(&request.ref, ref, sizeof(request.ref));
-	if (is_self(peer)) {
-		memcpy(dst,
-		       (const uint8_t *)(uintptr_t)request.ref.addr + offset,
-		       len);
-		atomic_store(&peer->in[c]->reads[seq % TCP_READS].status,
-			     DICOMM_SUCCESS);
-		return DICOMM_SUCCESS;
-	}
-	if (!try_lock(peer->dev))
-		return DICOMM_AGAIN;
-	status = request_read(peer->in[c], seq, &request, dst);
-	unlock(peer->dev);
-	return status;
-}
-
-static dicomm_result_t tcp_read_status(struct tp_peer *peer, enum tp_class c,
-				       uint64_t seq)
-{
-	struct tcp_in *in = peer->in[c];
-	dicomm_result_t status = (dicomm_result_t)atomic_load_explicit(
-		&in->reads[seq % TCP_READS].status, memory_order_acquire);
-
-	if (status == DICOMM_SUCCESS)
-		return status;
-	if (is_aborted(peer->dev))
-		return DICOMM_ERR_ABORTED;
-	if (atomic_load(&in->link->status)) {
-		lock(peer->dev);
-		status = tcp_link_status(in->link);
-		unlock(peer->dev);
-	} else if (status != DICOMM_IN_PROGRESS) {
-		return FAIL(status,
-			    "tcp: rank %d did not send what it had offered",
-			    peer->rank);
-	}
-	return status;
-}
+/* ---- errors ---- */
 
 static dicomm_result_t link_broken(struct tcp_link *link, int *peer)
 {
@@ -738,12 +517,13 @@ static dicomm_result_t tcp_broken(struct tp_device *dev, int *peer)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (is_aborted(dev) || !try_lock(dev))
+	if (framed_is_aborted(&dev->base) || !framed_try_lock(&dev->base))
 		return DICOMM_SUCCESS;
 	tcp_watch(dev);
-	for (int r = 0; r < dev->config.ranks && status == DICOMM_SUCCESS; r++)
+	for (int r = 0; r < dev->base.config.ranks && status == DICOMM_SUCCESS;
+	     r++)
 		status = link_broken(&dev->links[r], peer);
-	unlock(dev);
+	framed_unlock(&dev->base);
 	return status;
 }
 
@@ -763,13 +543,13 @@ static void end_conn(struct tcp_conn *c)
 static void tcp_abort(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
-	bool before = atomic_exchange(&dev->aborted, true);
+	bool before = atomic_exchange(&dev->base.aborted, true);
 
-	while (!try_lock(dev)) {
-		if (clock_ns() - start > TCP_DRAIN_NS) {
+	while (!framed_try_lock(&dev->base)) {
+		if (clock_ns() - start > FRAMED_DRAIN_NS) {
 			log_warn("tcp: rank %d: abort: another thread has "
 				 "been polling for too long",
-				 dev->config.rank);
+				 dev->base.config.rank);
 			return;
 		}
 		sched_yield();
@@ -778,22 +558,7 @@ static void tcp_abort(struct tp_device *dev)
 	for (struct tcp_conn *c = dev->conns; c && !before; c = c->next)
 		end_conn(c);
 	tcp_socket_stop_listening(dev);
-	unlock(dev);
-}
-
-static void free_channels(struct tp_device *dev, uint32_t rank)
-{
-	for (uint32_t id = rank * TP_CLASSES; id < (rank + 1) * TP_CLASSES;
-	     id++) {
-		struct tcp_in *in = atomic_exchange(&dev->in[id], NULL);
-		struct tcp_out *out = atomic_exchange(&dev->out[id], NULL);
-
-		if (in) {
-			tcp_credits_cancel(in);
-			tcp_receive_free(in);
-		}
-		free(out);
-	}
+	framed_unlock(&dev->base);
 }
 
 /* Wait until the peers have acknowledged the close. A peer that is alive does
@@ -803,25 +568,25 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 	uint64_t start = clock_ns();
 	bool quiet = false;
 
-	while (!quiet && !is_aborted(dev) &&
-	       clock_ns() - start < TCP_DRAIN_NS) {
+	while (!quiet && !framed_is_aborted(&dev->base) &&
+	       clock_ns() - start < FRAMED_DRAIN_NS) {
 		quiet = true;
 		/* No credit may follow the close. */
-		tcp_credits_send_all(dev);
+		framed_credits_send_all(&dev->base);
 		for (uint32_t r = first; r < end; r++) {
 			tcp_link_say_close(&dev->links[r]);
 			quiet &= tcp_link_is_quiet(&dev->links[r]);
 		}
 		if (quiet || tcp_progress(dev))
 			continue;
-		unlock(dev);
+		framed_unlock(&dev->base);
 		tcp_wait(dev, 500);
-		lock(dev);
+		framed_lock(&dev->base);
 	}
-	if (!quiet && !is_aborted(dev))
+	if (!quiet && !framed_is_aborted(&dev->base))
 		log_warn("tcp: rank %d closes, but not all of its peers have "
 			 "acknowledged that",
-			 dev->config.rank);
+			 dev->base.config.rank);
 }
 
 /* Lock held. */
@@ -830,78 +595,58 @@ static void close_links(struct tp_device *dev, uint32_t first, uint32_t end)
 	wait_for_quiet(dev, first, end);
 	for (uint32_t r = first; r < end; r++) {
 		dev->links[r].closed = true;
-		if (dev->links[r].ack_due && !is_aborted(dev))
+		if (dev->links[r].ack_due && !framed_is_aborted(&dev->base))
 			tcp_link_flush_deferred(dev);
 		tcp_link_drop(&dev->links[r]);
-		free_channels(dev, r);
+		framed_free_channels(&dev->base, r);
 	}
 	tcp_socket_free_closed(dev);
 }
 
 static void tcp_peer_close(struct tp_peer *peer)
 {
-	struct tp_peer **at;
 	struct tp_device *dev;
 
 	if (!peer)
 		return;
 	dev = peer->dev;
-	lock(dev);
+	framed_lock(&dev->base);
 	close_links(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
-	unlock(dev);
-	at = &dev->peers;
-	while (*at != peer)
-		at = &(*at)->next;
-	*at = peer->next;
-	free(peer);
+	framed_unlock(&dev->base);
+	framed_peer_free(peer);
 }
 
 static void tcp_close(struct tp_device *dev)
 {
-	struct tp_peer *peer;
-
 	if (!dev)
 		return;
 	progress_thread_remove(&dev->progress);
-	lock(dev);
-	if (dev->links && dev->in && dev->out)
-		close_links(dev, 0, (uint32_t)dev->config.ranks);
+	framed_lock(&dev->base);
+	if (dev->links)
+		close_links(dev, 0, (uint32_t)dev->base.config.ranks);
 	while (dev->conns)
 		tcp_socket_drop(dev->conns);
 	tcp_socket_free_closed(dev);
 	tcp_socket_close(dev);
-	while ((peer = dev->peers)) {
-		dev->peers = peer->next;
-		free(peer);
-	}
-	for (int r = 0; dev->links && r < dev->config.ranks; r++)
+	for (int r = 0; dev->links && r < dev->base.config.ranks; r++)
 		free(dev->links[r].address);
 	free(dev->links);
-	free((void *)dev->in);
-	free((void *)dev->out);
+	framed_close(&dev->base);
 	sodium_memzero(dev, sizeof(*dev));
 	free(dev);
 }
 
 static uint64_t tcp_memory(const struct tp_device *dev)
 {
-	uint64_t bytes = sizeof(*dev);
-	uint64_t inbox = sizeof(struct tcp_in) +
-			 (uint64_t)dev->config.slots * (sizeof(struct tp_line) +
-							dev->config.slot_bytes);
+	uint64_t conn = sizeof(struct tcp_conn) + sizeof(struct tcp_head) +
+			dev->base.config.slot_bytes +
+			TCP_REPLIES * sizeof(struct tcp_reply);
+	uint64_t bytes = sizeof(*dev) + framed_memory(&dev->base);
 
-	bytes += (uint64_t)dev->config.ranks *
-		 (sizeof(*dev->links) + TP_CLASSES * 2 * sizeof(void *));
-	bytes += dev->open * (sizeof(struct tcp_conn) +
-			      sizeof(struct tcp_head) + dev->config.slot_bytes +
-			      TCP_REPLIES * sizeof(struct tcp_reply));
-	for (const struct tp_peer *p = dev->peers; p; p = p->next)
+	bytes += (uint64_t)dev->base.config.ranks * sizeof(*dev->links);
+	bytes += dev->open * conn;
+	for (const struct tp_peer *p = dev->base.peers; p; p = p->next)
 		bytes += sizeof(*p) + sizeof(struct tcp_address);
-	for (int id = 0; id < dev->config.ranks * TP_CLASSES; id++) {
-		bytes += atomic_load(&dev->in[id]) ? inbox : 0;
-		bytes +=
-			atomic_load(&dev->out[id]) ? sizeof(struct tcp_out) : 0;
-	}
 	return bytes;
 }
 
@@ -919,20 +664,20 @@ const struct transport transport_tcp = {
 	.reaches = tcp_reaches,
 	.peer_open = tcp_peer_open,
 	.limits = tcp_limits,
-	.connect_out = tcp_connect_out,
-	.connect_in = tcp_connect_in,
+	.connect_out = framed_connect_out,
+	.connect_in = framed_connect_in,
 	.peer_close = tcp_peer_close,
-	.put = tcp_put,
-	.release = tcp_release,
-	.flush = tcp_flush,
+	.put = framed_put,
+	.release = framed_release,
+	.flush = framed_flush,
 	.mem_reg = defaults_mem_reg,
 	.mem_reg_device = defaults_mem_reg_device,
 	.mem_support = defaults_mem_support,
 	.mem_dereg = defaults_mem_dereg,
 	.offer = tcp_offer,
-	.map = tcp_map,
-	.read = tcp_read,
-	.read_status = tcp_read_status,
+	.map = framed_read_map,
+	.read = framed_read_begin,
+	.read_status = framed_read_status,
 	.poll = tcp_poll,
 	.wait = tcp_wait,
 	.broken = tcp_broken,

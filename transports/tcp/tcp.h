@@ -28,19 +28,17 @@
 #include <sys/uio.h>
 
 #include "src/base/strangers.h"
+#include "transports/framed/framed.h"
 #include "transports/progress_thread.h"
 #include "transports/transport.h"
 
 #define TCP_KEY 32
 #define TCP_NONCE 32
 #define TCP_PROOF 32
-#define TCP_READS 64 /* reads of a channel at a time; as transport.h says */
 #define TCP_CONNECTIONS 8 /* of a link, at most */
 /* Input buffer: heads, and messages so short that several arrive at once. */
 #define TCP_INPUT_BYTES 8192
 #define TCP_CONTROL_BYTES 8192 /* of control frames that wait to be sent */
-/* How long a close waits for its peers, and an abort for the lock. */
-#define TCP_DRAIN_NS UINT64_C(2000000000)
 
 /* What DICOMM_ENCRYPT asks for; peers have to agree. */
 enum tcp_protection { TCP_CLEAR, TCP_SIGNED, TCP_ENCRYPTED, TCP_PROTECTIONS };
@@ -126,12 +124,10 @@ struct tcp_reply {
 	const uint8_t *at;    /* its memory */
 	uint64_t left;        /* from there on */
 };
-#define TCP_REPLIES (TP_CLASSES * TCP_READS)
+#define TCP_REPLIES (TP_CLASSES * FRAMED_READS)
 
 struct tcp_link;
 struct tcp_seal;
-struct tcp_in;
-struct tcp_read;
 struct tcp_conn {
 	struct tp_device *dev;
 	struct tcp_link *link; /* NULL: the peer has not proved who it is */
@@ -201,45 +197,13 @@ struct tcp_link {
 	bool closed;              /* no connection is accepted any more */
 };
 
-struct tcp_read {
-	uint8_t *dst;
-	uint64_t len;
-	uint64_t unclaimed; /* bytes of which no piece has begun */
-	uint64_t missing;   /* bytes that are not there */
-	uint32_t number;    /* tells it from an earlier read of the slot */
-	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not complete */
-};
-
-/* Receiver's side of a channel. */
-struct tcp_in {
-	struct tcp_link *link;
-	uint8_t channel_class;
-	uint8_t *slots; /* lines, and behind them the data */
-	uint8_t *data;
-	uint64_t *begun; /* of each slot: the last message whose frame began */
-	uint64_t consumed; /* messages that this rank has released */
-	uint64_t granted;  /* messages that the sender knows as released */
-	bool urgent;       /* the sender may be waiting for a credit */
-	struct tcp_in *credits_due, **credits_due_link;
-	struct tcp_read reads[TCP_READS];
-};
-
-/* Sender's side. */
-struct tcp_out {
-	_Atomic uint64_t released;
-	uint64_t limit; /* last message that known credits allow */
-};
-
 /*
  * Whoever holds the lock of the device owns all of it: the thread that uses the
  * device, the progress thread, or a thread that aborts.
  */
 struct tp_device {
-	atomic_flag busy; /* the lock */
-	_Atomic bool aborted;
-	struct tp_config config;
+	struct framed base;
 	uint64_t network, token;
-	uint8_t seal_key[16];
 	enum tcp_protection protection;
 	uint32_t connections; /* of a link that this rank makes */
 	char listen[80];
@@ -249,13 +213,7 @@ struct tp_device {
 	bool paused;         /* accepts nothing for a while: no descriptors */
 	struct progress_entry progress;
 
-	struct tcp_link *links;       /* [ranks] */
-	struct tcp_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
-	struct tcp_out *_Atomic *out; /* same */
-	struct tcp_in *credits_due;   /* channels whose sender needs credits */
-	bool credits_blocked;         /* a credit found no room */
-	uint32_t reads;               /* numbered so far */
-
+	struct tcp_link *links;          /* [ranks] */
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
 	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
@@ -267,31 +225,14 @@ struct tp_device {
 	bool polled;      /* something moved in a poll since the last wait() */
 	/* Polls so far; wait() and the progress thread set it. */
 	_Atomic uint32_t polls;
-	uint32_t idle;
-	struct tp_peer *peers;
 };
 
-struct tp_peer {
-	struct tp_device *dev;
-	struct tcp_link *link;
-	int rank;
-	struct tcp_in *in[TP_CLASSES];
-	struct tcp_out *out[TP_CLASSES];
-	struct tp_peer *next;
-};
-
-static inline struct tcp_in *tcp_in_of(const struct tp_device *dev,
-				       uint32_t rank, uint32_t c)
+/* The seal of a reference that this rank offers. */
+static inline uint64_t tcp_ref_seal(const struct tp_device *dev,
+				    const struct tcp_ref *ref)
 {
-	return atomic_load_explicit(&dev->in[rank * TP_CLASSES + c],
-				    memory_order_acquire);
-}
-
-static inline struct tcp_out *tcp_out_of(const struct tp_device *dev,
-					 uint32_t rank, uint32_t c)
-{
-	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
-				    memory_order_acquire);
+	return framed_read_seal(&dev->base, ref,
+				offsetof(struct tcp_ref, seal));
 }
 
 /* ---- tcp.c; with the lock held, as all that follows ---- */
@@ -385,29 +326,8 @@ bool tcp_send_is_amid_frame(const struct tcp_conn *c);
 
 /* ---- receive.c: what comes in ---- */
 
-/* Make the receiver's side of a channel; NULL: no memory. */
-struct tcp_in *tcp_receive_make(struct tcp_link *link, uint8_t c);
-void tcp_receive_free(struct tcp_in *in);
-/* Write a message of this rank to itself into the inbox. */
-void tcp_receive_own(struct tcp_in *in, const struct tcp_head *head,
-		     const void *body, size_t bytes);
-/* The seal of a reference that this rank offers. */
-uint64_t tcp_receive_seal(const struct tp_device *dev,
-			  const struct tcp_ref *ref);
 /* Receive what is there; true if something was. */
 bool tcp_receive(struct tcp_conn *c);
-
-/* ---- credits.c: credits for the senders ---- */
-
-/* Send them now; if that cannot be, in a later poll. */
-void tcp_credits_send(struct tcp_in *in);
-void tcp_credits_send_all(struct tp_device *dev);
-/* Send them when polls find nothing else to do. */
-void tcp_credits_defer(struct tcp_in *in);
-/* Do not send them any more. */
-void tcp_credits_cancel(struct tcp_in *in);
-/* After each progress; moved: it did something. */
-void tcp_credits_progress(struct tp_device *dev, bool moved);
 
 /* ---- watch.c: hosts that fell silent ---- */
 

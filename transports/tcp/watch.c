@@ -35,7 +35,7 @@ void tcp_watch(struct tp_device *dev)
 {
 	uint64_t now_ms = clock_ms();
 
-	for (int r = 0; r < dev->config.ranks; r++) {
+	for (int r = 0; r < dev->base.config.ranks; r++) {
 		struct tcp_link *link = &dev->links[r];
 
 		for (uint32_t i = 0; i < link->count; i++) {
