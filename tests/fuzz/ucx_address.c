@@ -8,7 +8,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "transports/ucx/address.h"
 
-static struct tp_device device = {.config = {.rank = 0, .ranks = 4},
+static struct tp_device device = {.base.config = {.rank = 0, .ranks = 4},
 				  .worker_address_len = 40};
 
 void fuzz_seeds(void)
@@ -30,7 +30,8 @@ static void prove(struct tp_blob *blob)
 		return;
 	memset(proof, 0, sizeof(((struct ucx_address *)0)->proof));
 	crypto_generichash(proof, sizeof(((struct ucx_address *)0)->proof),
-			   blob->data, blob->len, device.config.key, UCX_KEY);
+			   blob->data, blob->len, device.base.config.key,
+			   UCX_KEY);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

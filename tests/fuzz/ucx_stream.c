@@ -24,8 +24,8 @@
 
 static struct tp_device dev;
 static struct ucx_endpoint endpoints[2];
-static struct ucx_in *_Atomic ins[2 * TP_CLASSES];
-static struct ucx_out *_Atomic outs[2 * TP_CLASSES];
+static struct framed_in *_Atomic ins[2 * TP_CLASSES];
+static struct framed_out *_Atomic outs[2 * TP_CLASSES];
 static ucp_am_recv_callback_t handlers[UCX_WHATS];
 static uint8_t memory[READERS_OFFER];
 
@@ -82,7 +82,7 @@ static const char *status_string(ucs_status_t status)
 
 static bool inbox(enum tp_class c, struct tp_inbox *out)
 {
-	struct ucx_in *in = ucx_in_of(&dev, 1, (uint16_t)c);
+	struct framed_in *in = framed_in_of(&dev.base, 1, c);
 
 	if (in)
 		*out = (struct tp_inbox){
@@ -96,24 +96,24 @@ static bool inbox(enum tp_class c, struct tp_inbox *out)
 
 static void release(enum tp_class c, uint64_t seq)
 {
-	ucx_in_of(&dev, 1, (uint16_t)c)->consumed = seq;
+	framed_in_of(&dev.base, 1, c)->consumed = seq;
 }
 
-static struct ucx_read *read_of(enum tp_class c, uint64_t seq)
+static struct framed_read *read_of(enum tp_class c, uint64_t seq)
 {
-	return &ucx_in_of(&dev, 1, (uint16_t)c)->reads[seq % UCX_READS];
+	return &framed_in_of(&dev.base, 1, c)->reads[seq % FRAMED_READS];
 }
 
 static dicomm_result_t read_some(enum tp_class c, uint64_t seq, void *dst,
 				 uint64_t len)
 {
-	struct ucx_read *read = read_of(c, seq);
+	struct framed_read *read = read_of(c, seq);
 
 	if (atomic_load(&read->status) == DICOMM_IN_PROGRESS)
 		return DICOMM_AGAIN;
-	read->number = ++dev.reads;
+	read->number = ++dev.base.reads;
 	read->dst = dst;
-	read->type = UCS_MEMORY_TYPE_HOST;
+	read->memory_type = UCS_MEMORY_TYPE_HOST;
 	read->len = read->unclaimed = read->missing = len;
 	atomic_store(&read->status, DICOMM_IN_PROGRESS);
 	return DICOMM_IN_PROGRESS;
@@ -187,14 +187,14 @@ static void make_device(void)
 {
 	static char some; /* that is not to be looked into */
 
-	dev.config.ranks = 2;
-	dev.config.slots = READERS_SLOTS;
-	dev.config.slot_bytes = READERS_SLOT_BYTES;
+	dev.base.config.ranks = 2;
+	dev.base.config.slots = READERS_SLOTS;
+	dev.base.config.slot_bytes = READERS_SLOT_BYTES;
 	dev.token = 7;
 	dev.worker = (ucp_worker_h)(void *)&some;
 	dev.endpoints = endpoints;
-	dev.in = ins;
-	dev.out = outs;
+	dev.base.in = ins;
+	dev.base.out = outs;
 	ucx.ucp_worker_set_am_recv_handler = set_handler;
 	ucx.ucp_am_send_nbx = send_am;
 	ucx.ucp_am_recv_data_nbx = receive_am;
@@ -209,9 +209,9 @@ static void begin(void)
 		endpoints[r] = (struct ucx_endpoint){.dev = &dev, .rank = r};
 	endpoints[1].ep = (ucp_ep_h)(void *)dev.worker;
 	endpoints[1].connected = true;
-	dev.reads = 0;
+	dev.base.reads = 0;
 	for (uint16_t c = 0; c < TP_CLASSES; c++)
-		if (!ucx_inbox_make(&endpoints[1], c))
+		if (!framed_inbox_make(&dev.base, 1, c))
 			abort();
 }
 
@@ -220,10 +220,10 @@ static void end(void)
 	struct ucx_reply *reply;
 
 	for (int i = 0; i < 2 * TP_CLASSES; i++) {
-		struct ucx_in *in = atomic_exchange(&ins[i], NULL);
+		struct framed_in *in = atomic_exchange(&ins[i], NULL);
 
 		if (in)
-			ucx_inbox_free(in);
+			framed_inbox_free(in);
 	}
 	free(endpoints[1].hello);
 	while ((reply = dev.all_replies)) {

@@ -152,15 +152,15 @@ void ucx_address_make(const struct tp_device *dev, struct tp_blob *blob)
 	a.version = VERSION;
 	a.token = dev->token;
 	a.network = dev->network;
-	a.rank = (uint32_t)dev->config.rank;
-	a.ranks = (uint32_t)dev->config.ranks;
-	a.slots = dev->config.slots;
-	a.slot_bytes = dev->config.slot_bytes;
+	a.rank = (uint32_t)dev->base.config.rank;
+	a.ranks = (uint32_t)dev->base.config.ranks;
+	a.slots = dev->base.config.slots;
+	a.slot_bytes = dev->base.config.slot_bytes;
 	a.loopback = dev->interface.loopback;
 	memcpy(a.interface, dev->interface.name, sizeof(a.interface));
 	a.worker_len = dev->worker_address_len;
 	memcpy(a.worker, dev->worker_address, dev->worker_address_len);
-	prove(&a, dev->config.key, a.proof);
+	prove(&a, dev->base.config.key, a.proof);
 	memset(blob, 0, sizeof(*blob));
 	blob->len = bytes_of(&a);
 	memcpy(blob->data, &a, blob->len);
@@ -179,7 +179,7 @@ bool ucx_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 			 a->magic, a->version, MAGIC, VERSION);
 		return false;
 	}
-	if (!is_proven(a, dev->config.key, blob->len)) {
+	if (!is_proven(a, dev->base.config.key, blob->len)) {
 		snprintf(why, len,
 			 "its ucx address is damaged, or from another job");
 		return false;

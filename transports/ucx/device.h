@@ -10,7 +10,6 @@
 #ifndef DICOMM_TRANSPORTS_UCX_DEVICE_H
 #define DICOMM_TRANSPORTS_UCX_DEVICE_H
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,15 +17,13 @@
 #include <sys/types.h>
 #include <ucp/api/ucp.h>
 
+#include "transports/framed/framed.h"
 #include "transports/progress_thread.h"
 #include "transports/transport.h"
 
-#define UCX_READS 64 /* reads of a channel at a time; as transport.h says */
 #define UCX_WORKER_BYTES 936
 /* Bounce buffers of one endpoint. When all are in use, later messages wait. */
 #define UCX_BOUNCES 8
-/* How long a close waits for its peers, and an abort for the lock. */
-#define UCX_DRAIN_NS UINT64_C(2000000000)
 
 /* ---- what is sent: active messages and their header ---- */
 
@@ -115,42 +112,6 @@ struct ucx_endpoint {
 	struct ucx_address *hello;
 };
 
-/* ---- channels ---- */
-
-struct ucx_in;
-struct ucx_read {
-	struct ucx_in *in; /* that it belongs to */
-	uint8_t *dst;
-	ucs_memory_type_t type; /* of dst */
-	/* Bytes: all; of which no piece has begun; that are not there. */
-	uint64_t len, unclaimed, missing;
-	uint32_t number;    /* tells it from an earlier read of the slot */
-	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not complete */
-};
-
-/* Receiver's side; made by the sender's hello. */
-struct ucx_in {
-	struct ucx_endpoint *endpoint;
-	uint16_t channel_class;
-	uint8_t *slots; /* lines, followed by the data of all slots */
-	uint8_t *data;
-	uint64_t consumed; /* messages that this rank has released */
-	uint64_t granted;  /* messages that the sender knows as released */
-	bool urgent;       /* the sender may be waiting for a credit */
-	struct ucx_in *credits_due, **credits_due_link;
-	struct ucx_read reads[UCX_READS];
-	/* Pieces that UCX is receiving by rendezvous; it has pointers to
-	 * `reads`. If the channel closes meanwhile, the last piece frees it. */
-	unsigned receiving;
-	bool closed;
-};
-
-/* Sender's side. */
-struct ucx_out {
-	_Atomic uint64_t released;
-	uint64_t limit; /* last message that known credits allow */
-};
-
 /* ---- the device ---- */
 
 /* The interface where this machine listens; "" if it is not one. */
@@ -166,13 +127,10 @@ struct ucx_socket {
 };
 
 struct tp_device {
-	atomic_flag busy; /* the lock */
-	_Atomic bool aborted;
-	struct tp_config config;
+	struct framed base;
 	struct ucx_interface interface;
 	bool tcp; /* UCX uses TCP and nothing else */
 	uint64_t network, token;
-	uint8_t seal_key[16];
 	ucp_context_h context;
 	ucp_worker_h worker; /* NULL after abort() */
 	ucp_worker_h ended;  /* the worker that abort() has stopped */
@@ -182,20 +140,13 @@ struct tp_device {
 	uint8_t worker_address[UCX_WORKER_BYTES];
 	uint32_t worker_address_len;
 	struct ucx_endpoint *endpoints; /* [ranks] */
-	struct ucx_in *_Atomic *in;     /* [rank * TP_CLASSES + class] */
-	struct ucx_out *_Atomic *out;   /* the same */
-	struct ucx_in *credits_due; /* channels whose sender needs credits */
 	bool deferred;              /* some endpoint has `hello` or `ack_due` */
-	unsigned idle;              /* polls in a row that found nothing */
-	uint32_t reads;             /* numbered so far */
 	struct ucx_bounce *control; /* spare buffers for control messages */
 	void *control_memory;
-	bool blocked;              /* a credit found no buffer */
 	struct ucx_reply *replies; /* spare */
 	struct ucx_reply *all_replies;
 	unsigned replying, receiving; /* pieces that UCX works on */
-	struct tp_peer *peers;
-	struct tp_mem *mems; /* registered memory of devices */
+	struct tp_mem *mems;          /* registered memory of devices */
 	struct progress_entry progress;
 };
 
@@ -208,35 +159,12 @@ struct tp_mem {
 	struct tp_mem *next;
 };
 
-static inline bool ucx_try_lock(struct tp_device *dev)
+/* The seal of a reference that this rank offers. */
+static inline uint64_t ucx_ref_seal(const struct tp_device *dev,
+				    const struct ucx_ref *ref)
 {
-	return !atomic_flag_test_and_set_explicit(&dev->busy,
-						  memory_order_acquire);
-}
-
-static inline void ucx_lock(struct tp_device *dev)
-{
-	while (!ucx_try_lock(dev))
-		sched_yield();
-}
-
-static inline void ucx_unlock(struct tp_device *dev)
-{
-	atomic_flag_clear_explicit(&dev->busy, memory_order_release);
-}
-
-static inline struct ucx_in *ucx_in_of(const struct tp_device *dev,
-				       uint32_t rank, uint16_t c)
-{
-	return atomic_load_explicit(&dev->in[rank * TP_CLASSES + c],
-				    memory_order_acquire);
-}
-
-static inline struct ucx_out *ucx_out_of(const struct tp_device *dev,
-					 uint32_t rank, uint16_t c)
-{
-	return atomic_load_explicit(&dev->out[rank * TP_CLASSES + c],
-				    memory_order_acquire);
+	return framed_read_seal(&dev->base, ref,
+				offsetof(struct ucx_ref, seal));
 }
 
 #endif

@@ -173,7 +173,7 @@ dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 	ucs_status_ptr_t request;
 
 	head->token = endpoint->token;
-	head->rank = (uint32_t)endpoint->dev->config.rank;
+	head->rank = (uint32_t)endpoint->dev->base.config.rank;
 	if (atomic_load_explicit(&endpoint->status, memory_order_relaxed))
 		return DICOMM_ERR_REMOTE;
 	/* A message must not overtake those in the queue. */
@@ -273,7 +273,7 @@ void ucx_endpoint_reply(struct ucx_endpoint *endpoint,
 	uint64_t at = 0;
 
 	head.token = endpoint->token;
-	head.rank = (uint32_t)endpoint->dev->config.rank;
+	head.rank = (uint32_t)endpoint->dev->base.config.rank;
 	do {
 		uint64_t n = len - at < PIECE_BYTES ? len - at : PIECE_BYTES;
 

@@ -112,13 +112,13 @@ dicomm_result_t ucx_mem_reg_device(struct tp_device *dev,
 	mem->at = (uintptr_t)region->addr;
 	mem->len = region->len;
 	mem->type = types[i].type;
-	ucx_lock(dev);
+	framed_lock(&dev->base);
 	taken = map_if_known(dev, region, types[i].name, mem, how, len);
 	if (taken) {
 		mem->next = dev->mems;
 		dev->mems = mem;
 	}
-	ucx_unlock(dev);
+	framed_unlock(&dev->base);
 	if (!taken) {
 		free(mem);
 		return DICOMM_ERR_UNSUPPORTED;
@@ -136,12 +136,12 @@ void ucx_mem_dereg(struct tp_device *dev, struct tp_mem *mem)
 	/* Host memory has no handle. */
 	if (!mem)
 		return;
-	ucx_lock(dev);
+	framed_lock(&dev->base);
 	while (*at != mem)
 		at = &(*at)->next;
 	*at = mem->next;
 	ucx.ucp_mem_unmap(dev->context, mem->memory);
-	ucx_unlock(dev);
+	framed_unlock(&dev->base);
 	free(mem);
 }
 

@@ -2,7 +2,6 @@
 /* Progress of one device. */
 #include "transports/ucx/progress.h"
 
-#include "transports/ucx/credits.h"
 #include "transports/ucx/device.h"
 #include "transports/ucx/load.h"
 #include "transports/ucx/receive.h"
@@ -13,6 +12,6 @@ bool ucx_progress(struct tp_device *dev)
 
 	if (dev->deferred)
 		ucx_receive_deferred(dev);
-	ucx_credits_progress(dev, moved);
+	framed_credits_progress(&dev->base, moved);
 	return moved;
 }

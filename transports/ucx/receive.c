@@ -4,7 +4,6 @@
 #include "transports/ucx/receive.h"
 
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,68 +13,6 @@
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/load.h"
 #include "transports/ucx/memory.h"
-
-/* No message has a higher number, so slots can be added to each. */
-#define SEQ_MOST (UINT64_MAX / 2)
-
-struct ucx_in *ucx_inbox_make(struct ucx_endpoint *endpoint, uint16_t class)
-{
-	struct tp_device *dev = endpoint->dev;
-	size_t lines = (size_t)dev->config.slots * sizeof(struct tp_line);
-	size_t bytes =
-		lines + (size_t)dev->config.slots * dev->config.slot_bytes;
-	struct ucx_in *in = calloc(1, sizeof(*in));
-
-	if (!in)
-		return NULL;
-	in->slots = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!in->slots) {
-		free(in);
-		return NULL;
-	}
-	memset(in->slots, 0, lines);
-	in->data = in->slots + lines;
-	in->endpoint = endpoint;
-	in->channel_class = class;
-	for (int i = 0; i < UCX_READS; i++)
-		in->reads[i].in = in;
-	atomic_store_explicit(&dev->in[endpoint->rank * TP_CLASSES + class], in,
-			      memory_order_release);
-	return in;
-}
-
-void ucx_inbox_free(struct ucx_in *in)
-{
-	in->closed = true;
-	if (in->receiving)
-		return;
-	free(in->slots);
-	free(in);
-}
-
-static struct tp_line *line_of(const struct ucx_in *in, uint64_t seq)
-{
-	return (struct tp_line *)(void *)in->slots +
-	       (seq & (in->endpoint->dev->config.slots - 1));
-}
-
-void ucx_inbox_deliver(struct ucx_in *in, const struct ucx_head *head,
-		       const void *body, size_t bytes)
-{
-	const struct tp_config *config = &in->endpoint->dev->config;
-	struct tp_line *line = line_of(in, head->seq);
-	size_t slot = head->seq & (config->slots - 1);
-
-	if (bytes)
-		memcpy(bytes <= TP_LINE_ROOM
-			       ? line->room
-			       : in->data + slot * config->slot_bytes,
-		       body, bytes);
-	line->signature = head->signature;
-	line->kind = head->kind;
-	line->len = head->len;
-	atomic_store_explicit(&line->seq, head->seq, memory_order_release);
-}
 
 /* Copy the header, which may be misaligned, and check it. NULL: the token is
  * not this rank's, there is no such rank or channel, or the rank has sent what
@@ -87,7 +24,7 @@ static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 	if (len == sizeof(*head)) {
 		memcpy(head, header, sizeof(*head));
 		if (head->token == dev->token &&
-		    head->rank < (uint32_t)dev->config.ranks &&
+		    head->rank < (uint32_t)dev->base.config.ranks &&
 		    head->channel_class < TP_CLASSES &&
 		    !dev->endpoints[head->rank].closed &&
 		    !dev->endpoints[head->rank].sent)
@@ -128,8 +65,8 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 			 head.rank, why);
 		return UCS_OK;
 	}
-	if (!ucx_in_of(dev, head.rank, head.channel_class) &&
-	    !ucx_inbox_make(endpoint, head.channel_class)) {
+	if (!framed_in_of(&dev->base, head.rank, head.channel_class) &&
+	    !framed_inbox_make(&dev->base, head.rank, head.channel_class)) {
 		reject(endpoint, "a hello, but there is no memory for it");
 		return UCS_OK;
 	}
@@ -146,17 +83,6 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 	return UCS_OK;
 }
 
-/* Messages come in any order, each once, and only into slots that were
- * released. */
-static bool is_expected(const struct ucx_in *in, uint64_t seq)
-{
-	uint64_t slots = in->endpoint->dev->config.slots;
-
-	return seq > in->consumed && seq - in->consumed <= slots &&
-	       seq > atomic_load_explicit(&line_of(in, seq)->seq,
-					  memory_order_relaxed);
-}
-
 static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
 			       void *data, size_t len,
 			       const ucp_am_recv_param_t *param)
@@ -165,20 +91,25 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
 	struct ucx_head head;
 	struct ucx_endpoint *endpoint =
 		endpoint_of(dev, header, header_len, &head);
-	struct ucx_in *in =
-		endpoint ? ucx_in_of(dev, head.rank, head.channel_class) : NULL;
+	struct framed_in *in = endpoint ? framed_in_of(&dev->base, head.rank,
+						       head.channel_class)
+					: NULL;
 	bool whole;
 
 	if (!in)
 		return UCS_OK;
-	whole = head.kind == TP_REF ? len == sizeof(struct ucx_ref)
-				    : head.kind == TP_DATA && len == head.len &&
-					      len <= dev->config.slot_bytes;
+	whole = head.kind == TP_REF
+			? len == sizeof(struct ucx_ref)
+			: head.kind == TP_DATA && len == head.len &&
+				  len <= dev->base.config.slot_bytes;
 	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || !whole ||
-	    !is_expected(in, head.seq))
+	    !framed_inbox_expects(in, head.seq)) {
 		reject(endpoint, "an invalid message");
-	else
-		ucx_inbox_deliver(in, &head, data, len);
+		return UCS_OK;
+	}
+	if (len)
+		memcpy(framed_inbox_place(in, head.seq, len), data, len);
+	framed_inbox_deliver(in, head.seq, head.signature, head.kind, head.len);
 	return UCS_OK;
 }
 
@@ -190,35 +121,14 @@ static ucs_status_t on_credit(void *arg, const void *header, size_t header_len,
 	struct ucx_head head;
 	struct ucx_endpoint *endpoint =
 		endpoint_of(dev, header, header_len, &head);
-	struct ucx_out *out =
-		endpoint ? ucx_out_of(dev, head.rank, head.channel_class)
-			 : NULL;
 
 	(void)data;
 	(void)len;
 	(void)param;
-	if (endpoint && head.seq > SEQ_MOST) {
+	if (endpoint && !framed_credits_receive(&dev->base, head.rank,
+						head.channel_class, head.seq))
 		reject(endpoint, "a credit beyond all numbers");
-		return UCS_OK;
-	}
-	if (out && head.seq > atomic_load_explicit(&out->released,
-						   memory_order_relaxed))
-		atomic_store_explicit(&out->released, head.seq,
-				      memory_order_release);
 	return UCS_OK;
-}
-
-uint64_t ucx_ref_seal(const struct tp_device *dev, const struct ucx_ref *ref)
-{
-	uint64_t hash;
-
-	_Static_assert(crypto_shorthash_BYTES == sizeof(hash) &&
-			       crypto_shorthash_KEYBYTES ==
-				       sizeof(dev->seal_key),
-		       "sizes");
-	crypto_shorthash((uint8_t *)&hash, (const uint8_t *)ref,
-			 offsetof(struct ucx_ref, seal), dev->seal_key);
-	return hash;
 }
 
 static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
@@ -232,7 +142,7 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 	ucs_memory_type_t type;
 	struct ucx_read_request request;
 
-	if (!endpoint || !endpoint->ep || atomic_load(&dev->aborted) ||
+	if (!endpoint || !endpoint->ep || atomic_load(&dev->base.aborted) ||
 	    len != sizeof(request) ||
 	    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
 		return UCS_OK;
@@ -259,30 +169,50 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_len,
 	return UCS_OK;
 }
 
-static void read_advance(struct ucx_read *read, uint64_t len)
-{
-	read->missing -= len;
-	if (!read->missing)
-		atomic_store_explicit(&read->status, DICOMM_SUCCESS,
-				      memory_order_release);
-}
-
 static void on_received(void *request, ucs_status_t status, size_t len,
 			void *arg)
 {
-	struct ucx_read *read = arg;
-	struct ucx_in *in = read->in;
+	struct framed_read *read = arg;
+	struct framed_in *in = read->in;
+	struct tp_device *dev = framed_device(in->framed);
 
 	if (status == UCS_OK)
-		read_advance(read, len);
+		framed_read_advance(read, len);
 	else
-		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
-				      memory_order_release);
+		framed_read_fail(read);
 	ucx.ucp_request_free(request);
-	in->endpoint->dev->receiving--;
+	dev->receiving--;
 	in->receiving--;
 	if (in->closed)
-		ucx_inbox_free(in);
+		framed_inbox_free(in);
+}
+
+/* A piece by rendezvous: let UCX write it to where it belongs. */
+static ucs_status_t receive_piece(struct tp_device *dev,
+				  struct framed_read *read, uint8_t *to,
+				  void *data, size_t len)
+{
+	const ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+				UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+		.cb.recv_am = on_received,
+		.user_data = read,
+		.memory_type = (ucs_memory_type_t)read->memory_type,
+	};
+	ucs_status_ptr_t request =
+		ucx.ucp_am_recv_data_nbx(dev->worker, data, to, len, &param);
+
+	if (UCS_PTR_IS_PTR(request)) {
+		dev->receiving++;
+		read->in->receiving++;
+		return UCS_INPROGRESS;
+	}
+	if (!request)
+		framed_read_advance(read, len);
+	else
+		framed_read_fail(read);
+	return UCS_OK;
 }
 
 static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
@@ -293,58 +223,33 @@ static ucs_status_t on_data(void *arg, const void *header, size_t header_len,
 	struct ucx_head head;
 	struct ucx_endpoint *endpoint =
 		endpoint_of(dev, header, header_len, &head);
-	struct ucx_in *in =
-		endpoint ? ucx_in_of(dev, head.rank, head.channel_class) : NULL;
-	ucp_request_param_t receive = {
-		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-				UCP_OP_ATTR_FIELD_USER_DATA |
-				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-		.cb.recv_am = on_received,
-	};
 	bool eager = !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
-	struct ucx_read *read;
-	ucs_status_ptr_t request;
+	struct framed_read *read =
+		endpoint ? framed_read_find(&dev->base, head.rank,
+					    head.channel_class, head.seq,
+					    head.signature)
+			 : NULL;
+	uint8_t *to = NULL;
 
-	if (!in || atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return UCS_OK;
-	read = &in->reads[head.seq % UCX_READS];
-	if (read->number != head.signature ||
-	    atomic_load_explicit(&read->status, memory_order_relaxed) !=
-		    DICOMM_IN_PROGRESS)
+	if (!read || framed_is_aborted(&dev->base))
 		return UCS_OK;
 	/* Once a read has failed, its memory is the user's again. So a peer
 	 * that is amid it cannot refuse it any more. */
 	if (head.status != DICOMM_SUCCESS && read->unclaimed == read->len) {
-		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
-				      memory_order_release);
+		framed_read_fail(read);
 		return UCS_OK;
 	}
-	if (head.status != DICOMM_SUCCESS || head.len > read->len ||
-	    len > read->len - head.len || len > read->unclaimed ||
-	    (eager && read->type != UCS_MEMORY_TYPE_HOST)) {
+	if (head.status == DICOMM_SUCCESS &&
+	    (!eager || read->memory_type == UCS_MEMORY_TYPE_HOST))
+		to = framed_read_claim(read, head.len, len);
+	if (!to) {
 		reject(endpoint, "other data than it was asked for");
 		return UCS_OK;
 	}
-	read->unclaimed -= len;
-	if (eager) {
-		memcpy(read->dst + head.len, data, len);
-		read_advance(read, len);
-		return UCS_OK;
-	}
-	receive.user_data = read;
-	receive.memory_type = read->type;
-	request = ucx.ucp_am_recv_data_nbx(dev->worker, data,
-					   read->dst + head.len, len, &receive);
-	if (UCS_PTR_IS_PTR(request)) {
-		dev->receiving++;
-		in->receiving++;
-		return UCS_INPROGRESS;
-	}
-	if (!request)
-		read_advance(read, len);
-	else
-		atomic_store_explicit(&read->status, DICOMM_ERR_REMOTE,
-				      memory_order_release);
+	if (!eager)
+		return receive_piece(dev, read, to, data, len);
+	memcpy(to, data, len);
+	framed_read_advance(read, len);
 	return UCS_OK;
 }
 
@@ -438,6 +343,6 @@ static bool run_deferred(struct ucx_endpoint *endpoint)
 void ucx_receive_deferred(struct tp_device *dev)
 {
 	dev->deferred = false;
-	for (int r = 0; r < dev->config.ranks; r++)
+	for (int r = 0; r < dev->base.config.ranks; r++)
 		dev->deferred |= run_deferred(&dev->endpoints[r]);
 }

@@ -14,7 +14,6 @@
 #include "transports/defaults.h"
 #include "transports/terms.h"
 #include "transports/ucx/address.h"
-#include "transports/ucx/credits.h"
 #include "transports/ucx/device.h"
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/load.h"
@@ -23,16 +22,13 @@
 #include "transports/ucx/receive.h"
 #include "transports/ucx/worker.h"
 
+/* With so many messages queued for a sender, its credits wait. */
+#define QUEUED_MOST (UCX_BOUNCES + 8)
 #define CONTROL_BUFFERS 256 /* control messages that wait, of all endpoints */
 
-struct tp_peer {
-	struct tp_device *dev;
-	struct ucx_endpoint *endpoint;
-	int rank;
+struct ucx_peer {
+	struct tp_peer base;
 	struct ucx_address address;
-	struct ucx_in *in[TP_CLASSES];
-	struct ucx_out *out[TP_CLASSES];
-	struct tp_peer *next;
 };
 
 /* ---- progress ---- */
@@ -42,11 +38,11 @@ static bool ucx_poll(struct tp_device *dev)
 	bool moved = false;
 
 	progress_thread_polled(&dev->progress);
-	if (!ucx_try_lock(dev))
+	if (!framed_try_lock(&dev->base))
 		return false;
 	if (dev->worker)
 		moved = ucx_progress(dev);
-	ucx_unlock(dev);
+	framed_unlock(&dev->base);
 	return moved;
 }
 
@@ -56,10 +52,10 @@ static void ucx_wait(struct tp_device *dev, unsigned us)
 	struct timespec t = {.tv_nsec = (long)us * 1000};
 	bool idle = false;
 
-	if (ucx_try_lock(dev)) {
-		if (dev->worker && !dev->credits_due && !dev->deferred)
+	if (framed_try_lock(&dev->base)) {
+		if (dev->worker && !dev->base.credits_due && !dev->deferred)
 			idle = ucx.ucp_worker_arm(dev->worker) == UCS_OK;
-		ucx_unlock(dev);
+		framed_unlock(&dev->base);
 	}
 	if (idle)
 		ppoll(&fd, 1, &t, NULL);
@@ -72,19 +68,19 @@ static int poll_away(struct tp_device *dev)
 {
 	int timeout = 0, n = 0;
 
-	if (!ucx_try_lock(dev))
+	if (!framed_try_lock(&dev->base))
 		return PROGRESS_AWAY_MS;
 	if (!dev->worker)
 		timeout = -1;
 	else
-		ucx_credits_send_all(dev);
+		framed_credits_send_all(&dev->base);
 	while (timeout == 0 && n++ < PROGRESS_MAX)
 		if (!ucx_progress(dev) &&
 		    ucx.ucp_worker_arm(dev->worker) == UCS_OK)
-			timeout = dev->credits_due || dev->deferred
+			timeout = dev->base.credits_due || dev->deferred
 					  ? PROGRESS_AWAY_MS
 					  : -1;
-	ucx_unlock(dev);
+	framed_unlock(&dev->base);
 	return timeout;
 }
 
@@ -97,17 +93,15 @@ static bool ucx_usable(char *why, size_t len)
 
 static dicomm_result_t open_tables(struct tp_device *dev)
 {
-	size_t ranks = (size_t)dev->config.ranks;
+	size_t ranks = (size_t)dev->base.config.ranks;
 
 	dev->endpoints = calloc(ranks, sizeof(*dev->endpoints));
-	dev->in = calloc(ranks * TP_CLASSES, sizeof(*dev->in));
-	dev->out = calloc(ranks * TP_CLASSES, sizeof(*dev->out));
 	dev->control_memory =
 		ucx_bounces_make(&dev->control, CONTROL_BUFFERS,
 				 sizeof(((struct tp_blob *)0)->data));
-	if (!dev->endpoints || !dev->in || !dev->out || !dev->control_memory)
+	if (!dev->endpoints || !dev->control_memory)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: no memory for %d ranks",
-			    dev->config.ranks);
+			    dev->base.config.ranks);
 	for (size_t r = 0; r < ranks; r++) {
 		dev->endpoints[r].dev = dev;
 		dev->endpoints[r].rank = (uint32_t)r;
@@ -117,18 +111,19 @@ static dicomm_result_t open_tables(struct tp_device *dev)
 
 static void ucx_close(struct tp_device *dev);
 
-static dicomm_result_t open_parts(struct tp_device *dev)
+static const struct framed_ops framed_ops;
+
+static dicomm_result_t open_parts(struct tp_device *dev,
+				  const struct tp_config *config)
 {
 	char why[256];
 
-	if (sodium_init() < 0)
-		return FAIL(DICOMM_ERR_SYSTEM, "ucx: libsodium: cannot start");
+	TRY(framed_open(&dev->base, &framed_ops, config));
 	if (!ucx_load(why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: %s", why);
 	randombytes_buf(&dev->token, sizeof(dev->token));
-	randombytes_buf(dev->seal_key, sizeof(dev->seal_key));
 	dev->network = ucx_network();
-	ucx_interface_find(&dev->config, &dev->interface);
+	ucx_interface_find(&dev->base.config, &dev->interface);
 	TRY(open_tables(dev));
 	TRY(ucx_worker_open(dev));
 	dev->progress.poll = poll_away;
@@ -147,9 +142,7 @@ static dicomm_result_t ucx_open(const struct tp_config *config,
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
-	dev->config = *config;
-	atomic_flag_clear(&dev->busy);
-	status = open_parts(dev);
+	status = open_parts(dev, config);
 	if (status != DICOMM_SUCCESS) {
 		ucx_close(dev);
 		return status;
@@ -174,7 +167,7 @@ static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
 
 	if (!ucx_address_parse(dev, address, &a, why, len))
 		return false;
-	if (a.rank >= (uint32_t)dev->config.ranks)
+	if (a.rank >= (uint32_t)dev->base.config.ranks)
 		return true;
 	if (atomic_load(&dev->endpoints[a.rank].peer_closed)) {
 		snprintf(why, len, "it has closed its side");
@@ -191,7 +184,7 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 				     const struct tp_blob *address,
 				     struct tp_peer **out)
 {
-	const struct tp_config *config = &dev->config;
+	const struct tp_config *config = &dev->base.config;
 	struct ucx_address a;
 	struct tp_peer *peer;
 	char why[256];
@@ -201,22 +194,17 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 	TRY(terms_check_peer(
 		"ucx", config, config->slot_bytes, rank,
 		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
-	peer = calloc(1, sizeof(*peer));
+	peer = framed_peer_make(&dev->base, rank, sizeof(struct ucx_peer));
 	if (!peer)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
-	peer->dev = dev;
-	peer->rank = rank;
-	peer->endpoint = &dev->endpoints[rank];
-	peer->address = a;
-	peer->next = dev->peers;
-	dev->peers = peer;
+	((struct ucx_peer *)peer)->address = a;
 	*out = peer;
 	return DICOMM_SUCCESS;
 }
 
 static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 {
-	const struct tp_config *config = &peer->dev->config;
+	const struct tp_config *config = &peer->dev->base.config;
 
 	/* Credits are sent at every quarter of the slots; see release().
 	 * Over TCP, the request for a reference queues up behind the data
@@ -230,316 +218,134 @@ static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
 				     .congests = peer->dev->tcp};
 }
 
-/* To itself a rank needs no network. */
-static bool is_self(const struct tp_peer *peer)
+/* ---- what the common operations need; lock held ---- */
+
+static struct ucx_endpoint *endpoint_to(struct tp_device *dev, uint32_t rank)
 {
-	return peer->rank == peer->dev->config.rank;
+	return &dev->endpoints[rank];
 }
 
-/* Send UCX_HELLO, so that the receiver makes its side. Lock held. */
-static dicomm_result_t say_hello(struct tp_peer *peer, enum tp_class c)
+/* Send UCX_HELLO, so that the receiver makes its side. */
+static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 {
 	struct ucx_head head = {.channel_class = (uint16_t)c};
+	struct ucx_endpoint *endpoint =
+		endpoint_to(peer->dev, (uint32_t)peer->rank);
 	struct tp_blob blob;
 	dicomm_result_t status;
 
-	if (is_self(peer))
-		return ucx_in_of(peer->dev, (uint32_t)peer->rank,
-				 (uint16_t)c) ||
-				       ucx_inbox_make(peer->endpoint,
-						      (uint16_t)c)
-			       ? DICOMM_SUCCESS
-			       : FAIL(DICOMM_ERR_NO_MEMORY,
-				      "ucx: out of memory");
 	ucx_address_make(peer->dev, &blob);
-	TRY(ucx_endpoint_open(peer->endpoint, &peer->address));
-	if (!peer->endpoint->bounce_memory)
-		peer->endpoint->bounce_memory =
-			ucx_bounces_make(&peer->endpoint->bounces, UCX_BOUNCES,
-					 peer->dev->config.slot_bytes);
-	if (!peer->endpoint->bounce_memory)
+	TRY(ucx_endpoint_open(endpoint, &((struct ucx_peer *)peer)->address));
+	if (!endpoint->bounce_memory)
+		endpoint->bounce_memory =
+			ucx_bounces_make(&endpoint->bounces, UCX_BOUNCES,
+					 peer->dev->base.config.slot_bytes);
+	if (!endpoint->bounce_memory)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
-	status = ucx_endpoint_send(peer->endpoint, UCX_HELLO, &head, blob.data,
+	status = ucx_endpoint_send(endpoint, UCX_HELLO, &head, blob.data,
 				   blob.len);
-	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(peer->endpoint)
-					   : status;
-}
-
-static dicomm_result_t ucx_connect_out(struct tp_peer *peer, enum tp_class c,
-				       struct tp_outbox *outbox)
-{
-	struct tp_device *dev = peer->dev;
-	struct ucx_out *out = peer->out[c];
-	dicomm_result_t status;
-
-	if (out) {
-		outbox->released = &out->released;
-		return atomic_load(&dev->aborted) ? DICOMM_ERR_ABORTED
-						  : DICOMM_SUCCESS;
-	}
-	out = calloc(1, sizeof(*out));
-	if (!out)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
-	out->limit = dev->config.slots;
-	ucx_lock(dev);
-	status = dev->worker ? say_hello(peer, c) : DICOMM_ERR_ABORTED;
-	if (status == DICOMM_SUCCESS) {
-		atomic_store_explicit(
-			&dev->out[(uint32_t)peer->rank * TP_CLASSES + c], out,
-			memory_order_release);
-		peer->out[c] = out;
-		outbox->released = &out->released;
-	}
-	ucx_unlock(dev);
-	if (status != DICOMM_SUCCESS)
-		free(out);
-	return status;
-}
-
-static dicomm_result_t ucx_connect_in(struct tp_peer *peer, enum tp_class c,
-				      struct tp_inbox *inbox)
-{
-	struct tp_device *dev = peer->dev;
-	struct ucx_in *in = ucx_in_of(dev, (uint32_t)peer->rank, (uint16_t)c);
-
-	if (atomic_load(&dev->aborted))
-		return DICOMM_ERR_ABORTED;
-	if (!in)
-		return DICOMM_AGAIN;
-	peer->in[c] = in;
-	inbox->lines = (struct tp_line *)(void *)in->slots;
-	inbox->line_stride = sizeof(struct tp_line);
-	inbox->data = in->data;
-	inbox->data_stride = dev->config.slot_bytes;
-	inbox->slot_mask = dev->config.slots - 1;
-	return DICOMM_SUCCESS;
-}
-
-/* ---- messages ---- */
-
-static dicomm_result_t put_locked(struct tp_peer *peer, struct ucx_head *head,
-				  const void *body, uint64_t bytes)
-{
-	struct ucx_endpoint *endpoint = peer->endpoint;
-	dicomm_result_t status;
-
-	if (!endpoint->dev->worker)
-		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(endpoint->peer_closed, 0))
-		return ucx_endpoint_status(endpoint);
-	status = ucx_endpoint_send(endpoint, UCX_MESSAGE, head, body, bytes);
 	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(endpoint)
 					   : status;
 }
 
-static dicomm_result_t ucx_put(struct tp_peer *peer, enum tp_class c,
-			       uint64_t seq, uint32_t signature,
-			       enum tp_kind kind, const void *body,
-			       uint64_t len)
+static dicomm_result_t endpoint_status(struct tp_device *dev, uint32_t rank)
 {
-	struct tp_device *dev = peer->dev;
-	struct ucx_out *out = peer->out[c];
-	uint64_t bytes = kind == TP_REF ? sizeof(struct ucx_ref) : len;
-	struct ucx_head head = {.channel_class = (uint16_t)c,
-				.kind = (uint16_t)kind,
-				.seq = seq,
-				.len = len,
-				.signature = signature};
-	dicomm_result_t status;
+	return ucx_endpoint_status(endpoint_to(dev, rank));
+}
 
-	if (atomic_load_explicit(&dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (__builtin_expect(!out, 0))
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "ucx: put to rank %d before connect_out",
-			    peer->rank);
-	if (__builtin_expect(bytes > dev->config.slot_bytes, 0))
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "ucx: put of %" PRIu64 " bytes into a slot of %u",
-			    len, dev->config.slot_bytes);
-	if (seq > out->limit) {
-		out->limit = atomic_load_explicit(&out->released,
-						  memory_order_acquire) +
-			     dev->config.slots;
-		if (seq > out->limit)
-			return DICOMM_AGAIN;
-	}
-	if (is_self(peer)) {
-		ucx_inbox_deliver(
-			ucx_in_of(dev, (uint32_t)peer->rank, (uint16_t)c),
-			&head, body, bytes);
-		return DICOMM_SUCCESS;
-	}
-	if (!ucx_try_lock(dev))
+static bool is_broken(struct tp_device *dev, uint32_t rank)
+{
+	return atomic_load(&endpoint_to(dev, rank)->status);
+}
+
+static dicomm_result_t send_message(struct tp_peer *peer,
+				    const struct framed_message *m)
+{
+	struct ucx_endpoint *endpoint =
+		endpoint_to(peer->dev, (uint32_t)peer->rank);
+	struct ucx_head head = {.channel_class = m->channel_class,
+				.kind = m->kind,
+				.seq = m->seq,
+				.len = m->len,
+				.signature = m->signature};
+	dicomm_result_t status = ucx_endpoint_send(endpoint, UCX_MESSAGE, &head,
+						   m->body, m->bytes);
+
+	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(endpoint)
+					   : status;
+}
+
+static dicomm_result_t send_credit(struct framed_in *in)
+{
+	struct tp_device *dev = framed_device(in->framed);
+	struct ucx_endpoint *endpoint = endpoint_to(dev, in->rank);
+	struct ucx_head head = {.channel_class = in->channel_class,
+				.seq = in->consumed};
+
+	if (!endpoint->ep || endpoint->peer_closed || endpoint->close_sent)
+		return DICOMM_ERR_REMOTE;
+	/* A later credit says more. */
+	if (endpoint->queued >= QUEUED_MOST)
 		return DICOMM_AGAIN;
-	status = put_locked(peer, &head, body, bytes);
-	ucx_unlock(dev);
-	return status;
+	return ucx_endpoint_send(endpoint, UCX_CREDIT, &head, NULL, 0);
 }
 
-static dicomm_result_t ucx_release(struct tp_peer *peer, enum tp_class c,
-				   uint64_t seq)
+static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
+				 struct framed_read *read, uint32_t number,
+				 const struct tp_ref *ref, uint64_t offset)
 {
-	struct tp_device *dev = peer->dev;
-	struct ucx_in *in = peer->in[c];
-	struct ucx_out *own;
-
-	if (!in)
-		return DICOMM_SUCCESS;
-	if (is_self(peer)) {
-		in->consumed = seq;
-		own = ucx_out_of(dev, (uint32_t)peer->rank, (uint16_t)c);
-		if (own)
-			atomic_store_explicit(&own->released, seq,
-					      memory_order_release);
-		return DICOMM_SUCCESS;
-	}
-	ucx_lock(dev);
-	in->consumed = seq;
-	if (dev->worker) {
-		if (seq - in->granted >= (dev->config.slots + 3) / 4)
-			ucx_credits_send(in);
-		else if (seq != in->granted)
-			ucx_credits_defer(in);
-	}
-	ucx_unlock(dev);
-	return DICOMM_SUCCESS;
-}
-
-static bool ucx_flush(struct tp_device *dev)
-{
-	bool all;
-
-	ucx_lock(dev);
-	if (dev->worker)
-		ucx_credits_send_all(dev);
-	all = !dev->worker || !dev->credits_due;
-	ucx_unlock(dev);
-	return all;
-}
-
-/* ---- references ---- */
-
-static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
-		      enum tp_want want, struct tp_ref *ref)
-{
-	struct ucx_ref r = {.addr = (uintptr_t)addr, .len = len};
-
-	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
-	(void)want;
-	ucx_lock(peer->dev);
-	r.type = ucx_memory_type(peer->dev, r.addr, len);
-	ucx_unlock(peer->dev);
-	r.seal = ucx_ref_seal(peer->dev, &r);
-	memcpy(ref, &r, sizeof(r));
-	return true;
-}
-
-static dicomm_result_t ucx_map(struct tp_peer *peer, const struct tp_ref *ref,
-			       uint64_t len, const void **ptr)
-{
-	struct ucx_ref r;
-
-	(void)len;
-	if (!is_self(peer))
-		return DICOMM_ERR_UNSUPPORTED;
-	memcpy(&r, ref, sizeof(r));
-	*ptr = (const void *)(uintptr_t)r.addr;
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t request_read(struct ucx_in *in, enum tp_class c,
-				    uint64_t seq,
-				    const struct ucx_read_request *request,
-				    void *dst)
-{
-	struct tp_device *dev = in->endpoint->dev;
-	struct ucx_read *read = &in->reads[seq % UCX_READS];
+	struct tp_device *dev = framed_device(in->framed);
+	struct ucx_endpoint *endpoint = endpoint_to(dev, in->rank);
+	struct ucx_read_request request = {.offset = offset, .len = read->len};
 	ucs_memory_type_t type =
-		ucx_memory_type(dev, (uintptr_t)dst, request->len);
-	struct ucx_head head = {.channel_class = (uint16_t)c,
+		ucx_memory_type(dev, (uintptr_t)read->dst, read->len);
+	struct ucx_head head = {.channel_class = in->channel_class,
 				.kind = type == UCS_MEMORY_TYPE_HOST
 						? UCX_READ_ANYHOW
 						: UCX_READ_RENDEZVOUS,
 				.seq = seq,
-				.signature = dev->reads + 1};
+				.signature = number};
 	dicomm_result_t status;
 
-	if (!dev->worker)
-		return DICOMM_ERR_ABORTED;
-	if (in->endpoint->peer_closed || atomic_load(&in->endpoint->status))
-		return ucx_endpoint_status(in->endpoint);
-	if (!in->endpoint->ep ||
-	    atomic_load_explicit(&read->status, memory_order_relaxed) ==
-		    DICOMM_IN_PROGRESS)
+	if (!endpoint->ep)
 		return DICOMM_AGAIN;
-	status = ucx_endpoint_send(in->endpoint, UCX_READ, &head, request,
-				   sizeof(*request));
-	if (status != DICOMM_SUCCESS)
-		return status == DICOMM_ERR_REMOTE
-			       ? ucx_endpoint_status(in->endpoint)
-			       : status;
-	read->number = ++dev->reads;
-	read->dst = dst;
-	read->type = type;
-	read->len = read->unclaimed = read->missing = request->len;
-	atomic_store_explicit(&read->status, DICOMM_IN_PROGRESS,
-			      memory_order_relaxed);
-	in->urgent = true;
-	return DICOMM_IN_PROGRESS;
-}
-
-static dicomm_result_t ucx_read(struct tp_peer *peer, enum tp_class c,
-				uint64_t seq, const struct tp_ref *ref,
-				uint64_t offset, void *dst, uint64_t len)
-{
-	struct ucx_read_request request = {.offset = offset, .len = len};
-	dicomm_result_t status;
-
-	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (!peer->in[c])
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "ucx: read from rank %d before connect_in",
-			    peer->rank);
 	memcpy(&request.ref, ref, sizeof(request.ref));
-	if (is_self(peer)) {
-		memcpy(dst,
-		       (const uint8_t *)(uintptr_t)request.ref.addr + offset,
-		       len);
-		atomic_store(&peer->in[c]->reads[seq % UCX_READS].status,
-			     DICOMM_SUCCESS);
-		return DICOMM_SUCCESS;
-	}
-	if (!ucx_try_lock(peer->dev))
-		return DICOMM_AGAIN;
-	status = request_read(peer->in[c], c, seq, &request, dst);
-	ucx_unlock(peer->dev);
-	return status;
+	read->memory_type = (int)type;
+	status = ucx_endpoint_send(endpoint, UCX_READ, &head, &request,
+				   sizeof(request));
+	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(endpoint)
+					   : status;
 }
 
-static dicomm_result_t ucx_read_status(struct tp_peer *peer, enum tp_class c,
-				       uint64_t seq)
+static const struct framed_ops framed_ops = {
+	.name = "ucx",
+	.ref_bytes = sizeof(struct ucx_ref),
+	.open_channel = open_channel,
+	.status = endpoint_status,
+	.is_broken = is_broken,
+	.send_message = send_message,
+	.send_credit = send_credit,
+	.send_read = send_read,
+};
+_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
+
+static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
+		      enum tp_want want, struct tp_ref *ref)
 {
-	struct ucx_in *in = peer->in[c];
-	dicomm_result_t status = (dicomm_result_t)atomic_load_explicit(
-		&in->reads[seq % UCX_READS].status, memory_order_acquire);
+	struct tp_device *dev = peer->dev;
+	struct ucx_ref r = {.addr = (uintptr_t)addr, .len = len};
 
-	if (status == DICOMM_SUCCESS)
-		return status;
-	if (atomic_load_explicit(&peer->dev->aborted, memory_order_relaxed))
-		return DICOMM_ERR_ABORTED;
-	if (atomic_load(&in->endpoint->status)) {
-		ucx_lock(peer->dev);
-		status = ucx_endpoint_status(in->endpoint);
-		ucx_unlock(peer->dev);
-	} else if (status != DICOMM_IN_PROGRESS) {
-		return FAIL(status,
-			    "ucx: rank %d did not send what it had offered",
-			    peer->rank);
-	}
-	return status;
+	_Static_assert(sizeof(r) <= sizeof(*ref), "must fit");
+	(void)want;
+	framed_lock(&dev->base);
+	r.type = ucx_memory_type(dev, r.addr, len);
+	framed_unlock(&dev->base);
+	r.seal = ucx_ref_seal(dev, &r);
+	memcpy(ref, &r, sizeof(r));
+	return true;
 }
+
+/* ---- errors ---- */
 
 static dicomm_result_t endpoint_broken(struct ucx_endpoint *endpoint, int *peer)
 {
@@ -560,11 +366,12 @@ static dicomm_result_t ucx_broken(struct tp_device *dev, int *peer)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (atomic_load(&dev->aborted) || !ucx_try_lock(dev))
+	if (atomic_load(&dev->base.aborted) || !framed_try_lock(&dev->base))
 		return DICOMM_SUCCESS;
-	for (int r = 0; r < dev->config.ranks && status == DICOMM_SUCCESS; r++)
+	for (int r = 0; r < dev->base.config.ranks && status == DICOMM_SUCCESS;
+	     r++)
 		status = endpoint_broken(&dev->endpoints[r], peer);
-	ucx_unlock(dev);
+	framed_unlock(&dev->base);
 	return status;
 }
 
@@ -574,42 +381,27 @@ static void ucx_abort(struct tp_device *dev)
 {
 	uint64_t start = clock_ns();
 
-	atomic_store(&dev->aborted, true);
+	atomic_store(&dev->base.aborted, true);
 	atomic_store(&dev->progress.aborted, true);
-	while (!ucx_try_lock(dev)) {
-		if (clock_ns() - start > UCX_DRAIN_NS) {
+	while (!framed_try_lock(&dev->base)) {
+		if (clock_ns() - start > FRAMED_DRAIN_NS) {
 			log_warn("ucx: rank %d: abort: another thread has "
 				 "been polling for too long",
-				 dev->config.rank);
+				 dev->base.config.rank);
 			return;
 		}
 		sched_yield();
 	}
 	if (dev->worker)
 		ucx_worker_stop(dev);
-	ucx_unlock(dev);
-}
-
-static void free_channels(struct tp_device *dev, uint32_t rank)
-{
-	for (uint32_t id = rank * TP_CLASSES; id < (rank + 1) * TP_CLASSES;
-	     id++) {
-		struct ucx_in *in = atomic_exchange(&dev->in[id], NULL);
-		struct ucx_out *out = atomic_exchange(&dev->out[id], NULL);
-
-		if (in) {
-			ucx_credits_cancel(in);
-			ucx_inbox_free(in);
-		}
-		free(out);
-	}
+	framed_unlock(&dev->base);
 }
 
 static bool has_credits_due(const struct tp_device *dev, uint32_t rank)
 {
-	for (const struct ucx_in *in = dev->credits_due; in;
+	for (const struct framed_in *in = dev->base.credits_due; in;
 	     in = in->credits_due)
-		if (in->endpoint->rank == rank)
+		if (in->rank == rank)
 			return true;
 	return false;
 }
@@ -617,7 +409,7 @@ static bool has_credits_due(const struct tp_device *dev, uint32_t rank)
 static bool is_receiving(const struct tp_device *dev, uint32_t rank)
 {
 	for (uint16_t c = 0; c < TP_CLASSES; c++) {
-		const struct ucx_in *in = ucx_in_of(dev, rank, c);
+		const struct framed_in *in = framed_in_of(&dev->base, rank, c);
 
 		if (in && in->receiving)
 			return true;
@@ -632,10 +424,10 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 	uint64_t start = clock_ns();
 	bool quiet = false;
 
-	while (!quiet && dev->worker && clock_ns() - start < UCX_DRAIN_NS) {
+	while (!quiet && dev->worker && clock_ns() - start < FRAMED_DRAIN_NS) {
 		quiet = true;
 		/* No credit may follow the close. */
-		ucx_credits_send_all(dev);
+		framed_credits_send_all(&dev->base);
 		for (uint32_t r = first; r < end; r++) {
 			if (!has_credits_due(dev, r))
 				ucx_endpoint_say_close(&dev->endpoints[r]);
@@ -644,14 +436,14 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 		}
 		if (quiet || ucx_progress(dev))
 			continue;
-		ucx_unlock(dev);
+		framed_unlock(&dev->base);
 		sched_yield();
-		ucx_lock(dev);
+		framed_lock(&dev->base);
 	}
 	if (!quiet && dev->worker)
 		log_warn("ucx: rank %d closes, but not all of its peers have "
 			 "acknowledged that",
-			 dev->config.rank);
+			 dev->base.config.rank);
 }
 
 /* Lock held. */
@@ -666,83 +458,62 @@ static void close_endpoints(struct tp_device *dev, uint32_t first, uint32_t end)
 		dev->endpoints[r].closed = true;
 		free(dev->endpoints[r].hello);
 		dev->endpoints[r].hello = NULL;
-		free_channels(dev, r);
+		framed_free_channels(&dev->base, r);
 	}
 }
 
 static void ucx_peer_close(struct tp_peer *peer)
 {
-	struct tp_peer **at;
 	struct tp_device *dev;
 
 	if (!peer)
 		return;
 	dev = peer->dev;
-	ucx_lock(dev);
+	framed_lock(&dev->base);
 	close_endpoints(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
-	ucx_unlock(dev);
-	at = &dev->peers;
-	while (*at != peer)
-		at = &(*at)->next;
-	*at = peer->next;
-	free(peer);
+	framed_unlock(&dev->base);
+	framed_peer_free(peer);
 }
 
 static void ucx_close(struct tp_device *dev)
 {
 	struct ucx_reply *reply;
-	struct tp_peer *peer;
 
 	if (!dev)
 		return;
 	progress_thread_remove(&dev->progress);
-	ucx_lock(dev);
+	framed_lock(&dev->base);
 	if (dev->worker)
-		close_endpoints(dev, 0, (uint32_t)dev->config.ranks);
+		close_endpoints(dev, 0, (uint32_t)dev->base.config.ranks);
 	ucx_worker_end(dev);
-	for (int r = 0; dev->in && dev->out && r < dev->config.ranks; r++)
-		free_channels(dev, (uint32_t)r);
-	while ((peer = dev->peers)) {
-		dev->peers = peer->next;
-		free(peer);
-	}
 	while ((reply = dev->all_replies)) {
 		dev->all_replies = reply->more;
 		free(reply);
 	}
-	for (int r = 0; dev->endpoints && r < dev->config.ranks; r++) {
+	for (int r = 0; dev->endpoints && r < dev->base.config.ranks; r++) {
 		free(dev->endpoints[r].hello);
 		free(dev->endpoints[r].bounce_memory);
 	}
 	free(dev->control_memory);
 	free(dev->endpoints);
-	free((void *)dev->in);
-	free((void *)dev->out);
+	framed_close(&dev->base);
 	free(dev);
 }
 
 static uint64_t ucx_memory(const struct tp_device *dev)
 {
-	uint64_t bounces = UCX_BOUNCES * (sizeof(struct ucx_bounce) +
-					  (uint64_t)dev->config.slot_bytes);
-	uint64_t bytes = sizeof(*dev);
-	uint64_t inbox = sizeof(struct ucx_in) +
-			 (uint64_t)dev->config.slots * (sizeof(struct tp_line) +
-							dev->config.slot_bytes);
+	uint64_t bounces =
+		UCX_BOUNCES * (sizeof(struct ucx_bounce) +
+			       (uint64_t)dev->base.config.slot_bytes);
+	uint64_t bytes = sizeof(*dev) + framed_memory(&dev->base);
 
-	bytes += (uint64_t)dev->config.ranks *
-		 (sizeof(*dev->endpoints) + TP_CLASSES * 2 * sizeof(void *));
+	bytes += (uint64_t)dev->base.config.ranks * sizeof(*dev->endpoints);
 	bytes += CONTROL_BUFFERS * (sizeof(struct ucx_bounce) +
 				    sizeof(((struct tp_blob *)0)->data));
-	for (int r = 0; r < dev->config.ranks; r++)
+	for (int r = 0; r < dev->base.config.ranks; r++)
 		bytes += dev->endpoints[r].bounce_memory ? bounces : 0;
-	for (const struct tp_peer *p = dev->peers; p; p = p->next)
-		bytes += sizeof(*p);
-	for (int id = 0; id < dev->config.ranks * TP_CLASSES; id++) {
-		bytes += atomic_load(&dev->in[id]) ? inbox : 0;
-		bytes +=
-			atomic_load(&dev->out[id]) ? sizeof(struct ucx_out) : 0;
-	}
+	for (const struct tp_peer *p = dev->base.peers; p; p = p->next)
+		bytes += sizeof(struct ucx_peer);
 	return bytes;
 }
 
@@ -760,21 +531,21 @@ const struct transport transport_ucx = {
 	.reaches = ucx_reaches,
 	.peer_open = ucx_peer_open,
 	.limits = ucx_limits,
-	.connect_out = ucx_connect_out,
-	.connect_in = ucx_connect_in,
+	.connect_out = framed_connect_out,
+	.connect_in = framed_connect_in,
 	.peer_close = ucx_peer_close,
-	.put = ucx_put,
-	.release = ucx_release,
-	.flush = ucx_flush,
+	.put = framed_put,
+	.release = framed_release,
+	.flush = framed_flush,
 	/* UCX registers host memory itself where its network needs that. */
 	.mem_reg = defaults_mem_reg,
 	.mem_reg_device = ucx_mem_reg_device,
 	.mem_support = defaults_mem_support,
 	.mem_dereg = ucx_mem_dereg,
 	.offer = ucx_offer,
-	.map = ucx_map,
-	.read = ucx_read,
-	.read_status = ucx_read_status,
+	.map = framed_read_map,
+	.read = framed_read_begin,
+	.read_status = framed_read_status,
 	.poll = ucx_poll,
 	.wait = ucx_wait,
 	.broken = ucx_broken,

@@ -82,7 +82,7 @@ static bool is_tcp_only(void)
  * into small pieces nor asks the receiver before it sends them. */
 static void configure(struct tp_device *dev, ucp_config_t *config)
 {
-	size_t sent = (size_t)dev->config.slot_bytes + 1024;
+	size_t sent = (size_t)dev->base.config.slot_bytes + 1024;
 	char number[32];
 
 	dev->tcp = is_tcp_only();
@@ -156,7 +156,7 @@ static dicomm_result_t open_context(struct tp_device *dev)
 		.field_mask = UCP_PARAM_FIELD_FEATURES |
 			      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
 		.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
-		.estimated_num_eps = (size_t)dev->config.ranks,
+		.estimated_num_eps = (size_t)dev->base.config.ranks,
 	};
 	ucp_config_t *config;
 	ucs_status_t status = ucx.ucp_config_read(NULL, NULL, &config);
@@ -258,7 +258,7 @@ static void close_all(struct tp_device *dev, ucp_worker_h worker,
 			closed &= ucx_endpoint_is_closed(&dev->endpoints[r]);
 		if (!closed)
 			ucx.ucp_worker_progress(worker);
-	} while (!closed && clock_ns() - start < UCX_DRAIN_NS);
+	} while (!closed && clock_ns() - start < FRAMED_DRAIN_NS);
 }
 
 /* Complete the requests that were cut off. */
@@ -270,7 +270,7 @@ static void settle(ucp_worker_h worker)
 
 static bool is_sound(const struct tp_device *dev)
 {
-	for (int r = 0; r < dev->config.ranks; r++)
+	for (int r = 0; r < dev->base.config.ranks; r++)
 		if (!ucx_endpoint_is_sound(&dev->endpoints[r]))
 			return false;
 	return true;
@@ -296,7 +296,7 @@ static void abandon(struct tp_device *dev)
 	struct abandoned *abandoned = malloc(sizeof(*abandoned));
 
 	log_debug("ucx: rank %d leaves broken connections behind",
-		  dev->config.rank);
+		  dev->base.config.rank);
 	if (dev->tcp)
 		ucx_sockets_close(dev);
 	if (!abandoned)
@@ -323,9 +323,10 @@ void ucx_worker_end(struct tp_device *dev)
 			abandon(dev);
 			return;
 		}
-		close_all(dev, worker, 0, (uint32_t)dev->config.ranks, aborted);
+		close_all(dev, worker, 0, (uint32_t)dev->base.config.ranks,
+			  aborted);
 		settle(worker);
-		for (int r = 0; r < dev->config.ranks; r++)
+		for (int r = 0; r < dev->base.config.ranks; r++)
 			if (dev->endpoints[r].ep || dev->endpoints[r].closing) {
 				abandon(dev);
 				return;
@@ -348,7 +349,7 @@ void ucx_worker_close_endpoints(struct tp_device *dev, uint32_t first,
  * close. */
 static void say_close(struct tp_device *dev)
 {
-	for (int r = 0; r < dev->config.ranks; r++)
+	for (int r = 0; r < dev->base.config.ranks; r++)
 		if (dev->endpoints[r].connected)
 			ucx_endpoint_say_close(&dev->endpoints[r]);
 }
@@ -359,7 +360,7 @@ void ucx_worker_stop(struct tp_device *dev)
 {
 	say_close(dev);
 	if (!dev->tcp) {
-		close_all(dev, dev->worker, 0, (uint32_t)dev->config.ranks,
+		close_all(dev, dev->worker, 0, (uint32_t)dev->base.config.ranks,
 			  true);
 		settle(dev->worker);
 	} else if (!is_sound(dev)) {
