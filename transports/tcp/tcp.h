@@ -105,6 +105,11 @@ struct tcp_read_request {
 	uint64_t offset, len;
 };
 
+_Static_assert(sizeof(struct tcp_address) == 144 &&
+		       sizeof(struct tcp_head) == 32 &&
+		       sizeof(struct tcp_read_request) == 40,
+	       "as docs/wire.md says");
+
 /* ---- connections ---- */
 
 enum tcp_state {

@@ -64,6 +64,10 @@ struct ucx_read_request {
 	uint64_t offset, len;
 };
 
+_Static_assert(sizeof(struct ucx_head) == 40 &&
+		       sizeof(struct ucx_read_request) == 48,
+	       "as docs/wire.md says");
+
 /* ---- one endpoint for each rank ---- */
 
 /*
