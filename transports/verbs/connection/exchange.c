@@ -282,7 +282,7 @@ static dicomm_result_t prepare_request(struct verbs_channel *channel,
 	}
 	snprintf(c->from, sizeof(c->from), "%s", to->listen);
 	c->channel = channel;
-	/* No deadline: whoever wants to send waits for it as for a message. */
+	/* No deadline: a sender waits for it as for a message. */
 	channel->conn = c;
 	memcpy(msg.to, to->nonce, sizeof(msg.to));
 	memcpy(msg.from, dev->nonce, sizeof(msg.from));
