@@ -14,6 +14,7 @@ to=$out/prefix
 make_it() {
 	MAKEFLAGS= make -s "$1" prefix="$to" exec_prefix="$to" \
 		bindir="$to/bin" libdir="$to/lib" includedir="$to/include" \
+		mandir="$to/share/man" \
 		DESTDIR= >"$out/table" 2>&1 || fail "make $1"
 }
 
@@ -66,6 +67,14 @@ done <<-END
 END
 (cd "$to/bin" && ls ./*_perf) | sed 's|^\./||' | sort >"$out/table"
 sort "$out/links" | cmp -s - "$out/table" || fail "other links than these"
+
+# Each tool has its page, and so have the functions.
+for path in "$to"/bin/*; do
+	[ -s "$to/share/man/man1/${path##*/}.1" ] ||
+		fail "no man page of ${path##*/}"
+done
+[ -s "$to/share/man/man3/dicomm_allreduce.3" ] ||
+	fail "no man page of dicomm_allreduce()"
 
 # libnccl.so.2 finds its libdicomm.so.1 from where it lies, and dicomm-run both.
 if [ -e "$to/lib/libdicomm.so" ]; then

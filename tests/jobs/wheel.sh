@@ -55,6 +55,9 @@ expect '# Collective test starting: all_reduce_perf' \
 	all_reduce_perf --ranks 2 -b 8 -e 8 -n 1 -w 0
 expect "from $site/dicomm/lib/dicomm/compat " dicomm-run true
 expect Usage: dicomm-plan --help
+expect 'measure operations of libdicomm' \
+	cat "$out/try/share/man/man1/dicomm-perf.1"
+expect dicomm_allreduce cat "$out/try/share/man/man3/dicomm_allreduce.3"
 PKG_CONFIG_PATH=$(python3 -c 'import dicomm; print(dicomm.get_pkgconfig())')
 export PKG_CONFIG_PATH
 expect '' ${CC:-cc} -o several "$top/examples/several_ranks_one_process.c" \
