@@ -839,14 +839,19 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id);
  *
  * Threads: any.
  *
- * @param address  "host:port" or "[address]:port"; in the process of rank 0, an
- *                 address of its own
+ * Ranks may know the host by different names: the secret depends on the port
+ * only. The process of rank 0 listens at an address of its own; for a name, or
+ * an address that is translated to one of its own (NAT), at that port of all
+ * its addresses. If another process has the port, it tries again for
+ * DICOMM_BOOTSTRAP_TIMEOUT.
+ *
+ * @param address  "host:port" or "[address]:port"
  * @param rank     this rank, 0 or more
- * @param id       set to the id, equal on all ranks
+ * @param id       set to the id, of one secret on all ranks
  *
  * @retval DICOMM_SUCCESS               *id is set
  * @retval DICOMM_ERR_INVALID_ARGUMENT  address or id is NULL, address is not of
- *                                      that form or, on rank 0, unknown, rank
+ *                                      that form, rank
  *                                      is negative, or DICOMM_COMM_KEY is
  *                                      longer than 255 characters
  * @retval DICOMM_ERR_SYSTEM            rank 0 cannot listen there

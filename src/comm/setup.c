@@ -12,6 +12,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/auth.h"
+#include "src/boot/control/id.h"
 #include "src/boot/net/sock.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
@@ -221,7 +222,7 @@ static dicomm_result_t open_transports(struct dicomm_comm *comm,
 	comm_place(comm->accel, comm->index, &config.place);
 	_Static_assert(sizeof(config.key) == AUTH_KEY, "one is the other");
 	TRY(check_list(list));
-	auth_key_from_text("dicomm wires", comm->id.text, config.key);
+	auth_key_from_text("dicomm wires", id_secret(&comm->id), config.key);
 	for (size_t i = 0; transports[i]; i++) {
 		if (!is_one_of(transports[i], which) ||
 		    !comm_list_has(list, transports[i]))
@@ -549,7 +550,7 @@ static dicomm_result_t share_table(struct dicomm_comm *comm, bool *far)
 
 void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[])
 {
-	auth_key_from_text("dicomm recovery", comm->id.text, key);
+	auth_key_from_text("dicomm recovery", id_secret(&comm->id), key);
 }
 
 static dicomm_result_t join(struct dicomm_comm *comm,

@@ -32,6 +32,7 @@
 #include "src/base/log.h"
 #include "src/boot/control/commit.h"
 #include "src/boot/control/control.h"
+#include "src/boot/control/id.h"
 #include "src/boot/control/recovery.h"
 #include "src/comm/create.h"
 #include "src/comm/setup.h"
@@ -181,7 +182,7 @@ static dicomm_result_t find_survivors(struct shrink_args *a,
 		set = (set ^ (uint64_t)r) * UINT64_C(0x100000001b3);
 	}
 	snprintf(s->phrase, sizeof(s->phrase), "%.120s %016llx",
-		 parent->id.text, (unsigned long long)set);
+		 id_secret(&parent->id), (unsigned long long)set);
 	return DICOMM_SUCCESS;
 }
 
@@ -233,7 +234,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 			    "comm_shrink: no memory for %d ranks", comm->ranks);
 	for (int r = 0; r < comm->ranks; r++)
 		addresses[r] = comm->members[r].recovery;
-	snprintf(phrase, sizeof(phrase), "%s %016" PRIx64, comm->id.text,
+	snprintf(phrase, sizeof(phrase), "%s %016" PRIx64, id_secret(&comm->id),
 		 comm->members[0].fresh);
 	auth_key_from_text("dicomm commit", phrase, c.key);
 	status = commit_all(&c);

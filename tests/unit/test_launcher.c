@@ -25,6 +25,8 @@
 
 #define RANKS 3
 
+static int way; /* of an_address_by_many_names */
+
 /* What launchers set, so that none of it comes from outside. */
 static const char *const variables[] = {
 	"RANK",
@@ -164,6 +166,28 @@ static void prepare_own(int rank)
 START_TEST(our_own_variables)
 {
 	check_ranks(prepare_own, "DICOMM_RANK");
+}
+END_TEST
+
+/* Rank 0 knows no address of its own: its name is not known yet, or leads to
+ * a router. The others know it by different names. */
+static void prepare_by_many_names(int rank)
+{
+	static const char *const hosts[][RANKS] = {
+		{"0.0.0.0", "localhost", "127.0.0.1"},
+		{"trainer-0.invalid", "127.0.0.1", "localhost"},
+		{"192.0.2.7", "127.0.0.1", "127.0.0.1"},
+	};
+
+	prepare_own(rank);
+	setenv("DICOMM_SOCKET_FAMILY", "AF_INET", 1);
+	set("DICOMM_COMM_ID", "%s:%d", hosts[way][rank], a_port());
+}
+
+START_TEST(an_address_by_many_names)
+{
+	way = _i;
+	check_ranks(prepare_by_many_names, "DICOMM_RANK");
 }
 END_TEST
 
@@ -406,6 +430,7 @@ int main(int argc, char **argv)
 	tcase = tcase_create("launcher");
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, our_own_variables);
+	tcase_add_loop_test(tcase, an_address_by_many_names, 0, 3);
 	tcase_add_test(tcase, torchruns_variables);
 	tcase_add_test(tcase, slurms_variables);
 	tcase_add_loop_test(tcase, the_first_host_of_a_list, 0,

@@ -196,25 +196,78 @@ START_TEST(a_place_is_host_and_port)
 }
 END_TEST
 
+/* Below the ephemeral ports, where nobody comes by chance. */
+static int a_port(void)
+{
+	return 24000 + (int)getpid() % 6000;
+}
+
 START_TEST(listening_at_a_place)
 {
 	char text[SOCK_TEXT];
 	int fd, second;
 
 	snprintf(text, sizeof(text), "%s:%d", _i ? "127.0.0.1" : "localhost",
-		 24000 + (int)getpid() % 6000);
+		 a_port());
 	setenv("DICOMM_SOCKET_FAMILY", "AF_INET", 1);
-	ck_assert_int_eq(sock_listen_at(text, &fd), DICOMM_SUCCESS);
+	ck_assert_int_eq(sock_listen_at(text, 0, &fd), DICOMM_SUCCESS);
 	close(connect_to(text));
 	/* Taken: an error that names it. */
-	ck_assert_int_eq(sock_listen_at(text, &second), DICOMM_ERR_SYSTEM);
+	ck_assert_int_eq(sock_listen_at(text, 0, &second), DICOMM_ERR_SYSTEM);
 	ck_assert_ptr_nonnull(strstr(log_last_error(), text));
 	close(fd);
 	/* Free again at once, though connections of before linger. */
-	ck_assert_int_eq(sock_listen_at(text, &fd), DICOMM_SUCCESS);
+	ck_assert_int_eq(sock_listen_at(text, 0, &fd), DICOMM_SUCCESS);
 	close(fd);
 	ck_assert_int_eq(connect_to(text), -1);
 	ck_assert_int_eq(errno, ECONNREFUSED);
+}
+END_TEST
+
+static void *give_back(void *arg)
+{
+	usleep(300000);
+	close(*(int *)arg);
+	return NULL;
+}
+
+START_TEST(a_port_that_is_given_back_is_taken)
+{
+	char text[SOCK_TEXT];
+	pthread_t t;
+	int fd, second;
+
+	snprintf(text, sizeof(text), "127.0.0.1:%d", a_port());
+	ck_assert_int_eq(sock_listen_at(text, 0, &fd), DICOMM_SUCCESS);
+	pthread_create(&t, NULL, give_back, &fd);
+	ck_assert_int_eq(
+		sock_listen_at(text, clock_ns() + 30000000000u, &second),
+		DICOMM_SUCCESS);
+	pthread_join(t, NULL);
+	check_listens(second, text);
+	close(second);
+}
+END_TEST
+
+/* 192.0.2.0/24 and .invalid are nobody's. */
+static const char *const elsewhere[] = {"192.0.2.7", "no-such-name.invalid",
+					"0.0.0.0"};
+
+START_TEST(of_a_place_that_is_not_here_the_port_is_enough)
+{
+	char text[SOCK_TEXT], own[SOCK_TEXT];
+	int fd;
+
+	if (_i % 2)
+		setenv("DICOMM_SOCKET_FAMILY", "AF_INET", 1);
+	snprintf(text, sizeof(text), "%s:%d", elsewhere[_i / 2], a_port());
+	ck_assert_int_eq(sock_listen_at(text, 0, &fd), DICOMM_SUCCESS);
+	sock_own(fd, own);
+	ck_assert(sock_is_loopback(own));
+	check_listens(fd, own);
+	snprintf(own, sizeof(own), "127.0.0.1%s", strrchr(text, ':'));
+	check_listens(fd, own);
+	close(fd);
 }
 END_TEST
 
@@ -246,7 +299,7 @@ START_TEST(who_connects_to_itself_has_found_nobody)
 	sock_peer(fd, text);
 	close(fd);
 	/* And has not taken the place of who comes to listen there. */
-	ck_assert_int_eq(sock_listen_at(text, &fd), DICOMM_SUCCESS);
+	ck_assert_int_eq(sock_listen_at(text, 0, &fd), DICOMM_SUCCESS);
 	close(fd);
 }
 END_TEST
@@ -298,6 +351,9 @@ int main(void)
 	tcase_add_test(tcase, without_a_setting_some_interface_is_found);
 	tcase_add_test(tcase, a_place_is_host_and_port);
 	tcase_add_loop_test(tcase, listening_at_a_place, 0, 2);
+	tcase_add_test(tcase, a_port_that_is_given_back_is_taken);
+	tcase_add_loop_test(
+		tcase, of_a_place_that_is_not_here_the_port_is_enough, 0, 6);
 	tcase_add_loop_test(tcase, who_connects_to_itself_has_found_nobody, 0,
 			    2);
 	tcase_add_loop_test(tcase, connecting_is_bounded_and_can_be_cancelled,

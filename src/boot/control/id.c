@@ -8,6 +8,7 @@
 #include <sodium.h>
 
 #include "src/base/clock.h"
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/boot/control/id.h"
 #include "src/boot/net/loop.h"
@@ -17,6 +18,7 @@
 #define VARIANT sodium_base64_VARIANT_URLSAFE_NO_PADDING
 /* Ranks must learn of a failure within a second. */
 #define TOLD_NS UINT64_C(800000000)
+#define SECOND_NS UINT64_C(1000000000)
 #define SECRET_MAX 255 /* most characters of DICOMM_COMM_KEY */
 /* bytes of its text form, with the NUL */
 #define SECRET sodium_base64_ENCODED_LEN(AUTH_KEY, VARIANT)
@@ -159,6 +161,13 @@ dicomm_result_t id_create(dicomm_unique_id_t *id)
 	return status;
 }
 
+const char *id_secret(const dicomm_unique_id_t *id)
+{
+	const char *colon = strrchr(id->text, ':');
+
+	return colon ? colon + 1 : id->text;
+}
+
 void id_forget(const dicomm_unique_id_t *id)
 {
 	uint8_t key[AUTH_KEY];
@@ -186,20 +195,29 @@ void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
 static dicomm_result_t serve_derived(const char *host_port,
 				     const uint8_t key[AUTH_KEY])
 {
+	uint64_t until_ns = clock_ns();
+	bool mine;
 	int fd;
 
 	TRY(loop_start());
 	/* The server of an earlier attempt of this process may hold the
 	 * port. */
 	id_server_close_failed(host_port);
-	TRY(sock_listen_at(host_port, &fd));
+	loop_lock();
+	mine = id_server_is_open(host_port);
+	loop_unlock();
+	/* What another process has, it may give back. */
+	if (!mine)
+		until_ns += (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) *
+			    SECOND_NS;
+	TRY(sock_listen_at(host_port, until_ns, &fd));
 	return id_server_open(fd, key, host_port, NULL);
 }
 
 dicomm_result_t id_derive(const char *host_port, const char *known,
 			  const char *secret, int rank, dicomm_unique_id_t *id)
 {
-	char place[SOCK_NAME + 256];
+	char place[256];
 	uint8_t key[AUTH_KEY];
 	dicomm_unique_id_t made;
 	dicomm_result_t status;
@@ -214,7 +232,8 @@ dicomm_result_t id_derive(const char *host_port, const char *known,
 		log_warn("DICOMM_COMM_KEY is not set: whoever reaches %s%s%s "
 			 "can join",
 			 host_port, *known ? " and guesses " : "", known);
-	snprintf(place, sizeof(place), "%s %s", host_port, known);
+	/* Not the host: ranks may know it by different names. */
+	snprintf(place, sizeof(place), "%s %s", strrchr(host_port, ':'), known);
 	TRY(auth_key_from_secret(place, secret, key));
 	status = id_format(host_port, key, &made);
 	if (status == DICOMM_SUCCESS && rank == 0)

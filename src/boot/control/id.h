@@ -21,12 +21,17 @@ void id_forget(const dicomm_unique_id_t *id);
  * but less than a second. */
 void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
 	       const char *text, int come);
-/* Derives the same id on all ranks. Its inputs are host:port (DICOMM_COMM_ID),
- * other text that all ranks know ("" if there is none), and a secret
- * (DICOMM_COMM_KEY). Rank 0 listens at host:port and serves the id. A secret
+/* Derives an id of the same secret on all ranks. The secret is made of the port
+ * of host:port (DICOMM_COMM_ID), other text that all ranks know ("" if there is
+ * none), and a secret of the user (DICOMM_COMM_KEY). The host may be spelled in
+ * different ways. Rank 0 listens at host:port and serves the id. A secret
  * that people chose takes tens of milliseconds (auth_key_from_secret()). */
 dicomm_result_t id_derive(const char *host_port, const char *known,
 			  const char *secret, int rank, dicomm_unique_id_t *id);
+
+/* The part of an id's text that is equal on all ranks, which may know the
+ * address by different names. */
+const char *id_secret(const dicomm_unique_id_t *id);
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id);

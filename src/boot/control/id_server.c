@@ -27,6 +27,7 @@ struct id_server {
 	struct members members;
 	int peers; /* ranks that are connected now */
 	char address[SOCK_NAME];
+	char own[SOCK_TEXT]; /* the same for ranks of this process */
 	char hub[SOCK_TEXT]; /* where rank 0's hub listens */
 	uint8_t nonce[AUTH_NONCE];
 	bool awaits_reason;  /* of a rank that has come to say that it gives up
@@ -247,6 +248,7 @@ dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 	s->source.expired = expired;
 	s->source.released = released;
 	snprintf(s->address, sizeof(s->address), "%s", address);
+	sock_own(fd, s->own);
 	loop_lock();
 	status = listener_open(fd, key, "id server", &s->listener);
 	if (status != DICOMM_SUCCESS) {
@@ -300,6 +302,16 @@ bool id_server_is_open(const char *address)
 	const struct id_server *s = find(address);
 
 	return s && s->listener;
+}
+
+void id_server_reach(const char *address, char reach[SOCK_NAME])
+{
+	const struct id_server *s;
+
+	loop_lock();
+	s = find(address);
+	snprintf(reach, SOCK_NAME, "%s", s ? s->own : address);
+	loop_unlock();
 }
 
 bool id_server_give_hub(const char *address, struct hub *hub)

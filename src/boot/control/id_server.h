@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "src/base/auth.h"
+#include "src/boot/net/sock.h"
 
 struct handshake_alive;
 struct hub;
@@ -28,6 +29,10 @@ dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 /* Returns true if this process serves that address and ranks are still missing.
  * The caller holds the lock of the loop. */
 bool id_server_is_open(const char *address);
+/* Writes where ranks of this process reach the server of that address: an
+ * address of this host, if this process serves it. The others may know it by
+ * one that leads here from elsewhere only. Takes the lock of the loop. */
+void id_server_reach(const char *address, char reach[SOCK_NAME]);
 /* To be called by rank 0. If this process serves that address, hub_adopt() will
  * be called for that hub of hub_open_idle() when all ranks are connected; rank
  * 0 joins without an address then. Returns false if this process does not serve

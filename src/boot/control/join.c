@@ -238,8 +238,11 @@ static dicomm_result_t fail_connect(const struct join *j, const char *to,
 
 	if (sock_is_loopback(address) &&
 	    (status == DICOMM_ERR_REMOTE || status == DICOMM_ERR_TIMEOUT))
-		hint = " (a loopback address, which only ranks of its own host "
-		       "reach: is DICOMM_SOCKET_IFNAME right on that host?)";
+		hint = " (has rank 0, or who made the id, started? Only ranks "
+		       "of its own host reach a loopback address: if others "
+		       "are to, is DICOMM_SOCKET_IFNAME right there?)";
+	else if (status == DICOMM_ERR_TIMEOUT)
+		hint = " (has rank 0, or who made the id, started?)";
 	else if (status == DICOMM_ERR_REMOTE)
 		hint = " (is DICOMM_SOCKET_IFNAME right on that host?)";
 	if (status == DICOMM_ERR_TIMEOUT)
@@ -322,6 +325,7 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	struct client_patience p = patience(j, true);
 	uint8_t key[AUTH_KEY], nonce[AUTH_NONCE];
 	char *address = j->server_address, why[FRAME_TEXT] = "";
+	char reach[SOCK_NAME];
 	dicomm_result_t made = DICOMM_SUCCESS, status;
 	enum frame_type type;
 	struct frame_reader in;
@@ -335,7 +339,8 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 		auth_key_derive(key, nonce, j->hub_key);
 		made = make_hub_by_id(j);
 	}
-	status = client_open(address, key, &p, &j->server, why);
+	id_server_reach(address, reach);
+	status = client_open(reach, key, &p, &j->server, why);
 	if (status != DICOMM_SUCCESS)
 		return fail_connect(j, "the id server", address, status, why);
 	send_join_request(j, j->server, nonce);
@@ -572,7 +577,7 @@ void join_tell_failure(const dicomm_unique_id_t *id, int rank, int ranks)
 	const struct control_config config = {.rank = rank, .ranks = ranks};
 	struct join j = {.config = &config, .until_ns = clock_ns() + TELL_NS};
 	struct client_patience p = patience(&j, true);
-	char reason[FRAME_TEXT], why[FRAME_TEXT];
+	char reason[FRAME_TEXT], why[FRAME_TEXT], reach[SOCK_NAME];
 	uint8_t key[AUTH_KEY];
 	const char *wrong;
 
@@ -580,8 +585,8 @@ void join_tell_failure(const dicomm_unique_id_t *id, int rank, int ranks)
 	if (!id_read(id, j.server_address, key, &wrong))
 		return;
 	rank_info_self(&j.info, rank, ranks);
-	if (client_open(j.server_address, key, &p, &j.server, why) ==
-	    DICOMM_SUCCESS) {
+	id_server_reach(j.server_address, reach);
+	if (client_open(reach, key, &p, &j.server, why) == DICOMM_SUCCESS) {
 		say_why(&j, reason);
 		let_server_tell(&j, DICOMM_ERR_REMOTE);
 	} else {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -22,6 +23,10 @@
 
 #define BACKLOG 4096 /* the kernel limits it to net.core.somaxconn */
 #define POLL_MS 50
+/* A port that is in use is tried again after this time; and each time after
+ * SAY_NS, a message says so. */
+#define AGAIN_NS 100000000
+#define SAY_NS UINT64_C(10000000000)
 #define SPEC_MAX 1024 /* characters of DICOMM_SOCKET_IFNAME */
 
 /* Returns true if an entry of the list, n characters long, matches this
@@ -367,6 +372,18 @@ bool sock_resolve_turn(const char *host_port, unsigned turn,
 	return resolve(host_port, 0, turn, address, why);
 }
 
+static bool is_number(const char *host_port, struct sock_address *address)
+{
+	const char *why;
+
+	return resolve(host_port, AI_NUMERICHOST, 0, address, &why);
+}
+
+static bool is_localhost(const char *host_port)
+{
+	return !strncmp(host_port, "localhost:", 10);
+}
+
 static void make_any(struct sock_address *address)
 {
 	if (address->storage.ss_family == AF_INET)
@@ -377,35 +394,106 @@ static void make_any(struct sock_address *address)
 			in6addr_any;
 }
 
-dicomm_result_t sock_listen_at(const char *host_port, int *out)
+/* All addresses of this host: [::] takes IPv4, too, where there is IPv6. */
+static int listen_anywhere(const char *host_port)
+{
+	bool v4 = family_wanted() == AF_INET;
+	const char *port = strrchr(host_port, ':');
+	struct sock_address address;
+	char text[16];
+	int fd;
+
+	snprintf(text, sizeof(text), "%s%s", v4 ? "0.0.0.0" : "[::]", port);
+	if (!is_number(text, &address)) {
+		errno = EINVAL;
+		return -1;
+	}
+	fd = try_listen(&address, true);
+	if (fd >= 0 || v4 || errno != EAFNOSUPPORT || family_wanted())
+		return fd;
+	snprintf(text, sizeof(text), "0.0.0.0%s", port);
+	return is_number(text, &address) ? try_listen(&address, true) : -1;
+}
+
+/* Returns the listening socket, or -1 and sets errno. */
+static int listen_at(const char *host_port, bool *told)
 {
 	struct sock_address address;
 	const char *why;
 	int fd;
 
-	TRY(sock_check(host_port));
-	if (!resolve(host_port, AI_NUMERICHOST, 0, &address, &why)) {
-		if (!resolve(host_port, 0, 0, &address, &why))
-			return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-				    "resolve %s: %s", host_port, why);
-		if (strncmp(host_port, "localhost:", 10))
-			make_any(&address);
-	}
+	/* This process needs only the port of a name, which may resolve to
+	 * another address here, or not yet. */
+	if (!is_number(host_port, &address) &&
+	    !(is_localhost(host_port) &&
+	      resolve(host_port, 0, 0, &address, &why)))
+		return listen_anywhere(host_port);
 	/* The port may have served another id a moment ago. */
 	fd = try_listen(&address, true);
+	if (fd >= 0 || errno != EADDRNOTAVAIL)
+		return fd;
+	if (!*told)
+		log_warn("%s is not an address of this host, but may lead to "
+			 "it: listening at this port of all addresses",
+			 host_port);
+	*told = true;
+	make_any(&address);
+	return try_listen(&address, true);
+}
+
+dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
+			       int *out)
+{
+	const struct timespec pause = {.tv_nsec = AGAIN_NS};
+	uint64_t begin_ns = clock_ns(), say_ns = begin_ns, now;
+	bool told = false;
+	int fd, err;
+
+	TRY(sock_check(host_port));
+	for (;;) {
+		fd = listen_at(host_port, &told);
+		err = errno;
+		now = clock_ns();
+		if (fd >= 0 || err != EADDRINUSE || now >= until_ns)
+			break;
+		if (now >= say_ns) {
+			log_warn("listen at %s: %s, since %d s: trying again",
+				 host_port, strerror(err),
+				 (int)((now - begin_ns) / 1000000000u));
+			say_ns += SAY_NS;
+		}
+		nanosleep(&pause, NULL);
+	}
 	if (fd < 0)
-		return FAIL(DICOMM_ERR_SYSTEM, "listen at %s: %m", host_port);
+		return FAIL(DICOMM_ERR_SYSTEM, "listen at %s: %s", host_port,
+			    strerror(err));
+	if (is_localhost(host_port))
+		log_info("%s is reached from this host only", host_port);
 	*out = fd;
 	return DICOMM_SUCCESS;
+}
+
+void sock_own(int fd, char text[SOCK_TEXT])
+{
+	struct sock_address address = {.len = sizeof(address.storage)};
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&address.storage;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address.storage;
+
+	getsockname(fd, (struct sockaddr *)&address.storage, &address.len);
+	if (v4->sin_family == AF_INET && !v4->sin_addr.s_addr)
+		v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (v6->sin6_family == AF_INET6 &&
+	    IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr))
+		v6->sin6_addr = in6addr_loopback;
+	to_text(&address, text);
 }
 
 bool sock_is_loopback(const char *host_port)
 {
 	struct sock_address address;
-	const char *why;
 
-	if (!resolve(host_port, AI_NUMERICHOST, 0, &address, &why))
-		return !strncmp(host_port, "localhost:", 10);
+	if (!is_number(host_port, &address))
+		return is_localhost(host_port);
 	if (address.storage.ss_family == AF_INET)
 		return (ntohl(((const struct sockaddr_in *)&address.storage)
 				      ->sin_addr.s_addr) >>

@@ -35,9 +35,15 @@ bool sock_interface_matches(const char *spec, const char *name);
 
 /* Chooses an interface and listens there. `text` becomes "ADDRESS:PORT". */
 dicomm_result_t sock_listen(int *fd, char text[SOCK_TEXT]);
-/* Listens at "host:port". A host name may resolve to another address on another
- * machine, so for a name this listens on all addresses. */
-dicomm_result_t sock_listen_at(const char *host_port, int *fd);
+/* Listens at "host:port". For a name, and for an address that is not of this
+ * host but may be translated to one (NAT), this listens at that port of all
+ * addresses; at localhost, of loopback only. While the port is in use it tries
+ * again, until until_ns. */
+dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
+			       int *fd);
+/* Writes an address by which this host reaches a listening socket of its
+ * own. */
+void sock_own(int fd, char text[SOCK_TEXT]);
 
 /* Returns DICOMM_ERR_INVALID_ARGUMENT unless the text is "host:port" or
  * "[address]:port". */
