@@ -3,7 +3,9 @@
 # The libraries export what include/dicomm.h declares, the shared one under its
 # version node, and nothing else; and the shared one can be opened at run time,
 # and closed. libnccl.so.2 and librccl.so.1 export what nccl_symbols.txt lists,
-# and docs/nccl.md has all of that.
+# and docs/nccl.md has all of that. What a program of the last release needs is
+# there: the soname, the symbols of packaging/debian/libdicomm1.symbols, the
+# declarations of released.h.
 libraries=${top_builddir:-.}/.libs
 header=${srcdir:-.}/include/dicomm.h
 node=DICOMM_1.0
@@ -33,6 +35,25 @@ if [ -e "$libraries/libdicomm.so" ]; then
 		"$libraries/libdicomm.so" |
 		awk '$2 != "A" { print $3 }' | sort >"$work/shared"
 	compare libdicomm.so "$work/wanted" "$work/shared"
+	${READELF:-readelf} -d "$libraries/libdicomm.so" |
+		grep -qF 'soname: [libdicomm.so.1]' || {
+		echo "libdicomm.so has another soname than libdicomm.so.1:" \
+			"no program of an earlier release runs with it"
+		bad=1
+	}
+	sed -n 's/^ \(dicomm_[^ ]*\) .*/\1/p' \
+		"${srcdir:-.}/packaging/debian/libdicomm1.symbols" |
+		sed 's/@/@@/' | sort >"$work/released"
+	for name in $(comm -23 "$work/released" "$work/shared"); do
+		echo "libdicomm.so has no $name any more, which programs of a" \
+			"release need: it comes back, or the soname changes"
+		bad=1
+	done
+	for name in $(comm -13 "$work/released" "$work/shared"); do
+		echo "packaging/debian/libdicomm1.symbols lacks $name and the" \
+			"version that will have it"
+		bad=1
+	done
 	# Python, and plugins, open it when the room for such is spent.
 	if ${READELF:-readelf} -d "$libraries/libdicomm.so" |
 		grep STATIC_TLS; then
@@ -51,6 +72,15 @@ if [ -e "$libraries/libdicomm.a" ]; then
 		awk 'NF == 3 { print $3 }' | sort >"$work/static"
 	compare libdicomm.a "$work/declared" "$work/static"
 fi
+
+# A function that has other arguments, a field in another place, another value
+printf '#include <dicomm.h>\n#include "%s"\n' "$(cd "${srcdir:-.}" && pwd \
+	)/tests/style/released.h" >"$work/released.c"
+${CC:-cc} -std=c11 -I"${srcdir:-.}/include" -fsyntax-only "$work/released.c" || {
+	echo "include/dicomm.h is not what programs of a release were compiled" \
+		"with: it becomes that again, or the soname changes"
+	bad=1
+}
 
 # How many names of the list there are since a version of NCCL, or of PyTorch
 count() # column, versions...
