@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "collectives/select/select.h"
+#include "src/boot/net/interface.h"
 #include "src/boot/net/sock.h"
 #include "tests/fuzz/fuzz.h"
 #ifdef HAVE_VERBS
@@ -28,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	(void)select_override(&table, spec);
 	if (name) {
 		*name++ = '\0';
-		(void)sock_interface_matches(spec, name);
+		(void)interface_matches(spec, name);
 #ifdef HAVE_VERBS
 		(void)verbs_choose_matches(spec, name, data[0] & 3);
 #endif

@@ -12,6 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/boot/net/interface.h"
 #include "src/boot/net/sock.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"
@@ -55,7 +56,7 @@ static const struct {
 
 START_TEST(interfaces_are_chosen_by_nccls_grammar)
 {
-	ck_assert_msg(sock_interface_matches(names[_i].spec, names[_i].name) ==
+	ck_assert_msg(interface_matches(names[_i].spec, names[_i].name) ==
 			      names[_i].matches,
 		      "\"%s\" and %s", names[_i].spec, names[_i].name);
 }

@@ -18,6 +18,7 @@
 #include "src/boot/control/id_server.h"
 #include "src/boot/control/recovery.h"
 #include "src/boot/control/members.h"
+#include "src/boot/net/interface.h"
 
 #define MS_NS UINT64_C(1000000)
 #define FOREVER_NS (1ull << 62)
@@ -337,6 +338,7 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	auth_random(nonce, sizeof(nonce));
 	if (j->config->rank == 0) {
 		auth_key_derive(key, nonce, j->hub_key);
+		interface_learn_toward(address);
 		made = make_hub_by_id(j);
 	}
 	id_server_reach(address, reach);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TCP sockets: choice of interface and port, connecting. */
+/* TCP sockets: choice of port, connecting. */
 #include <dirent.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -19,6 +18,7 @@
 #include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/auth.h"
+#include "src/boot/net/interface.h"
 #include "src/boot/net/sock.h"
 
 #define BACKLOG 4096 /* the kernel limits it to net.core.somaxconn */
@@ -27,152 +27,6 @@
  * SAY_NS, a message says so. */
 #define AGAIN_NS 100000000
 #define SAY_NS UINT64_C(10000000000)
-#define SPEC_MAX 1024 /* characters of DICOMM_SOCKET_IFNAME */
-
-/* Returns true if an entry of the list, n characters long, matches this
- * name. */
-static bool entry_matches(const char *entry, size_t n, bool exact,
-			  const char *name)
-{
-	if (!n || strncmp(entry, name, n))
-		return false;
-	return !exact || !name[n];
-}
-
-/* Such interfaces seldom lead to another host, so they are excluded unless they
- * are named. */
-static bool is_local(const char *name)
-{
-	return entry_matches("lo", 2, false, name) ||
-	       entry_matches("docker", 6, false, name);
-}
-
-bool sock_interface_matches(const char *spec, const char *name)
-{
-	bool exclude, exact, found = false;
-	size_t n;
-
-	if (!*spec)
-		return !is_local(name);
-	exclude = *spec == '^';
-	if (exclude && is_local(name))
-		return false;
-	spec += exclude;
-	exact = *spec == '=';
-	spec += exact;
-	for (; *spec; spec += n + (spec[n] == ',')) {
-		n = strcspn(spec, ",");
-		/* NCCL's grammar allows "name:port", for another purpose. */
-		found |= entry_matches(spec, strcspn(spec, ",:"), exact, name);
-	}
-	return found != exclude;
-}
-
-static int family_wanted(void)
-{
-	const char *family = config_string(CONFIG_SOCKET_FAMILY);
-
-	if (!strcmp(family, "AF_INET"))
-		return AF_INET;
-	return !strcmp(family, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
-}
-
-/* Returns true if another host can use this address as it is. A link-local
- * address needs a scope, and scopes differ between hosts. */
-static bool is_usable(const struct ifaddrs *i, int family)
-{
-	const struct sockaddr_in6 *in6;
-
-	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) ||
-	    !(i->ifa_flags & IFF_RUNNING))
-		return false;
-	if (i->ifa_addr->sa_family != family)
-		return false;
-	if (family == AF_INET)
-		return true;
-	in6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
-	return !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
-}
-
-static const struct ifaddrs *find(const struct ifaddrs *all, const char *spec,
-				  int family)
-{
-	for (const struct ifaddrs *i = all; i; i = i->ifa_next)
-		if (is_usable(i, family) &&
-		    sock_interface_matches(spec, i->ifa_name))
-			return i;
-	return NULL;
-}
-
-static const struct ifaddrs *find_any_family(const struct ifaddrs *all,
-					     const char *spec)
-{
-	const struct ifaddrs *i = NULL;
-	int family = family_wanted();
-
-	if (family != AF_INET6)
-		i = find(all, spec, AF_INET);
-	if (!i && family != AF_INET)
-		i = find(all, spec, AF_INET6);
-	return i;
-}
-
-static void list_names(const struct ifaddrs *all, char *text, size_t len)
-{
-	size_t n = 0;
-
-	text[0] = '\0';
-	for (const struct ifaddrs *i = all; i && n < len; i = i->ifa_next)
-		if (is_usable(i, AF_INET) || is_usable(i, AF_INET6))
-			n += (size_t)snprintf(text + n, len - n, " %s",
-					      i->ifa_name);
-}
-
-/* Returns true unless the list excludes lo by name. */
-static bool may_use_loopback(const char *spec)
-{
-	char list[SPEC_MAX];
-
-	if (!*spec)
-		return true;
-	if (*spec != '^')
-		return false;
-	snprintf(list, sizeof(list), "%s", spec + 1);
-	return !sock_interface_matches(list, "lo");
-}
-
-static dicomm_result_t choose_interface(struct sock_address *address)
-{
-	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
-	const struct ifaddrs *chosen;
-	dicomm_result_t status = DICOMM_SUCCESS;
-	struct ifaddrs *all;
-	char names[256];
-
-	if (getifaddrs(&all) < 0)
-		return FAIL(DICOMM_ERR_SYSTEM, "interfaces: list: %m");
-	chosen = find_any_family(all, spec);
-	/* A machine without a network still has loopback. */
-	if (!chosen && may_use_loopback(spec))
-		chosen = find_any_family(all, "=lo");
-	if (chosen) {
-		address->len = chosen->ifa_addr->sa_family == AF_INET
-				       ? sizeof(struct sockaddr_in)
-				       : sizeof(struct sockaddr_in6);
-		memcpy(&address->storage, chosen->ifa_addr, address->len);
-		log_debug("control plane: listening on interface %s",
-			  chosen->ifa_name);
-	} else {
-		list_names(all, names, sizeof(names));
-		status = FAIL(DICOMM_ERR_INVALID_USAGE,
-			      "no interface to listen on: "
-			      "DICOMM_SOCKET_IFNAME \"%s\" "
-			      "DICOMM_SOCKET_FAMILY \"%s\", up are:%s",
-			      spec, config_string(CONFIG_SOCKET_FAMILY), names);
-	}
-	freeifaddrs(all);
-	return status;
-}
 
 static void set_port(struct sock_address *address, unsigned port)
 {
@@ -184,7 +38,7 @@ static void set_port(struct sock_address *address, unsigned port)
 			htons((uint16_t)port);
 }
 
-static void to_text(const struct sock_address *address, char text[SOCK_TEXT])
+void sock_text(const struct sock_address *address, char text[SOCK_TEXT])
 {
 	char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE], port[8];
 	bool v6 = address->storage.ss_family == AF_INET6;
@@ -250,19 +104,20 @@ static int listen_in_range(struct sock_address *address)
 dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 {
 	struct sock_address address = {0};
+	struct interface_found found;
 	int fd;
 
-	TRY(choose_interface(&address));
+	TRY(interface_choose(&address, &found));
 	fd = listen_in_range(&address);
 	if (fd < 0) {
-		to_text(&address, text);
+		sock_text(&address, text);
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "listen at %s, DICOMM_PORT_RANGE \"%s\": %m", text,
 			    config_string(CONFIG_PORT_RANGE));
 	}
 	address.len = sizeof(address.storage);
 	getsockname(fd, (struct sockaddr *)&address.storage, &address.len);
-	to_text(&address, text);
+	sock_text(&address, text);
 	*out = fd;
 	return DICOMM_SUCCESS;
 }
@@ -335,7 +190,7 @@ static bool resolve(const char *host_port, int flags, unsigned turn,
 		    struct sock_address *address, const char **why)
 {
 	struct addrinfo hints = {
-		.ai_family = family_wanted(),
+		.ai_family = interface_family(),
 		.ai_socktype = SOCK_STREAM,
 		.ai_flags = flags | AI_NUMERICSERV,
 	};
@@ -397,7 +252,7 @@ static void make_any(struct sock_address *address)
 /* All addresses of this host: [::] takes IPv4, too, where there is IPv6. */
 static int listen_anywhere(const char *host_port)
 {
-	bool v4 = family_wanted() == AF_INET;
+	bool v4 = interface_family() == AF_INET;
 	const char *port = strrchr(host_port, ':');
 	struct sock_address address;
 	char text[16];
@@ -409,7 +264,7 @@ static int listen_anywhere(const char *host_port)
 		return -1;
 	}
 	fd = try_listen(&address, true);
-	if (fd >= 0 || v4 || errno != EAFNOSUPPORT || family_wanted())
+	if (fd >= 0 || v4 || errno != EAFNOSUPPORT || interface_family())
 		return fd;
 	snprintf(text, sizeof(text), "0.0.0.0%s", port);
 	return is_number(text, &address) ? try_listen(&address, true) : -1;
@@ -485,7 +340,7 @@ void sock_own(int fd, char text[SOCK_TEXT])
 	if (v6->sin6_family == AF_INET6 &&
 	    IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr))
 		v6->sin6_addr = in6addr_loopback;
-	to_text(&address, text);
+	sock_text(&address, text);
 }
 
 bool sock_is_loopback(const char *host_port)
@@ -562,7 +417,7 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 	    0)
 		snprintf(text, SOCK_TEXT, "?");
 	else
-		to_text(&address, text);
+		sock_text(&address, text);
 }
 
 /* Returns the number of open descriptors of the process, or `most` if /proc is

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TCP sockets of the control plane: where to listen (DICOMM_SOCKET_IFNAME,
- * DICOMM_SOCKET_FAMILY, DICOMM_PORT_RANGE), and how to connect. All descriptors
- * are non-blocking and close on exec.
+ * TCP sockets of the control plane: where to listen (interface.h,
+ * DICOMM_PORT_RANGE), and how to connect. All descriptors are non-blocking and
+ * close on exec.
  */
 #ifndef DICOMM_BOOT_SOCK_H
 #define DICOMM_BOOT_SOCK_H
@@ -25,13 +25,6 @@ struct sock_address {
 	struct sockaddr_storage storage;
 	socklen_t len;
 };
-
-/* Returns true if DICOMM_SOCKET_IFNAME, given as `spec`, allows this interface.
- * The grammar is NCCL's: a list of prefixes; after "=", of whole names; after
- * "^", of prefixes to exclude; after "^=", of whole names to exclude. lo* and
- * docker* are excluded unless they are named. sock_listen() uses lo if no other
- * interface is left. */
-bool sock_interface_matches(const char *spec, const char *name);
 
 /* Chooses an interface and listens there. `text` becomes "ADDRESS:PORT". */
 dicomm_result_t sock_listen(int *fd, char text[SOCK_TEXT]);
@@ -74,6 +67,8 @@ bool sock_is_self_connected(int fd);
 /* Raises the soft limit of open files, which is often 1024, to have room for n
  * more connections. */
 void sock_make_room(uint32_t n);
+/* Writes an address, such as "10.0.0.7:40312". */
+void sock_text(const struct sock_address *address, char text[SOCK_TEXT]);
 /* Writes the address of the other end, such as "10.0.0.7:40312". */
 void sock_peer(int fd, char text[SOCK_TEXT]);
 

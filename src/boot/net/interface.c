@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which interface this host is reached by. */
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/boot/net/interface.h"
+
+#define SPEC_MAX 1024 /* characters of DICOMM_SOCKET_IFNAME */
+
+/* Of the last connection to another host by which this process has met its
+ * peers: others reach this host there. len 0: none yet. */
+static pthread_mutex_t learned_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sock_address learned;
+
+/* Returns true if an entry of the list, n characters long, matches this
+ * name. */
+static bool entry_matches(const char *entry, size_t n, bool exact,
+			  const char *name)
+{
+	if (!n || strncmp(entry, name, n))
+		return false;
+	return !exact || !name[n];
+}
+
+/* Such interfaces seldom lead to another host, so they are excluded unless they
+ * are named. */
+static bool is_local(const char *name)
+{
+	return entry_matches("lo", 2, false, name) ||
+	       entry_matches("docker", 6, false, name);
+}
+
+bool interface_matches(const char *spec, const char *name)
+{
+	bool exclude, exact, found = false;
+	size_t n;
+
+	if (!*spec)
+		return !is_local(name);
+	exclude = *spec == '^';
+	if (exclude && is_local(name))
+		return false;
+	spec += exclude;
+	exact = *spec == '=';
+	spec += exact;
+	for (; *spec; spec += n + (spec[n] == ',')) {
+		n = strcspn(spec, ",");
+		/* NCCL's grammar allows "name:port", for another purpose. */
+		found |= entry_matches(spec, strcspn(spec, ",:"), exact, name);
+	}
+	return found != exclude;
+}
+
+int interface_family(void)
+{
+	const char *family = config_string(CONFIG_SOCKET_FAMILY);
+
+	if (!strcmp(family, "AF_INET"))
+		return AF_INET;
+	return !strcmp(family, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
+}
+
+/* Returns true if another host can use this address as it is. A link-local
+ * address needs a scope, and scopes differ between hosts. */
+static bool is_usable(const struct ifaddrs *i, int family)
+{
+	const struct sockaddr_in6 *in6;
+
+	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) ||
+	    !(i->ifa_flags & IFF_RUNNING))
+		return false;
+	if (i->ifa_addr->sa_family != family)
+		return false;
+	if (family == AF_INET)
+		return true;
+	in6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
+	return !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
+}
+
+static const struct ifaddrs *find(const struct ifaddrs *all, const char *spec,
+				  int family)
+{
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+		if (is_usable(i, family) &&
+		    interface_matches(spec, i->ifa_name))
+			return i;
+	return NULL;
+}
+
+static const struct ifaddrs *find_any_family(const struct ifaddrs *all,
+					     const char *spec)
+{
+	const struct ifaddrs *i = NULL;
+	int family = interface_family();
+
+	if (family != AF_INET6)
+		i = find(all, spec, AF_INET);
+	if (!i && family != AF_INET)
+		i = find(all, spec, AF_INET6);
+	return i;
+}
+
+static void list_names(const struct ifaddrs *all, char *text, size_t len)
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (const struct ifaddrs *i = all; i && n < len; i = i->ifa_next)
+		if (is_usable(i, AF_INET) || is_usable(i, AF_INET6))
+			n += (size_t)snprintf(text + n, len - n, " %s",
+					      i->ifa_name);
+}
+
+/* Returns true unless the list excludes lo by name. */
+static bool may_use_loopback(const char *spec)
+{
+	char list[SPEC_MAX];
+
+	if (!*spec)
+		return true;
+	if (*spec != '^')
+		return false;
+	snprintf(list, sizeof(list), "%s", spec + 1);
+	return !interface_matches(list, "lo");
+}
+
+/* The same address. */
+static bool is_at(const struct ifaddrs *i, const struct sock_address *address)
+{
+	const struct sockaddr_in6 *a = (const void *)&address->storage, *b;
+	const struct sockaddr_in *a4 = (const void *)a, *b4;
+
+	if (!address->len || !is_usable(i, address->storage.ss_family))
+		return false;
+	b = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
+	b4 = (const struct sockaddr_in *)(const void *)i->ifa_addr;
+	if (address->storage.ss_family == AF_INET)
+		return a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return IN6_ARE_ADDR_EQUAL(&a->sin6_addr, &b->sin6_addr);
+}
+
+/* The interface that has led to the others, if it is still there. */
+static const struct ifaddrs *find_learned(const struct ifaddrs *all)
+{
+	struct sock_address address;
+	int family = interface_family();
+
+	pthread_mutex_lock(&learned_lock);
+	address = learned;
+	pthread_mutex_unlock(&learned_lock);
+	if (family && address.storage.ss_family != family)
+		return NULL;
+	for (; all; all = all->ifa_next)
+		if (is_at(all, &address))
+			return all;
+	return NULL;
+}
+
+static const struct ifaddrs *choose(const struct ifaddrs *all, const char *spec,
+				    const char **why)
+{
+	const struct ifaddrs *i = NULL;
+
+	*why = "it leads to where ranks meet";
+	if (!*spec)
+		i = find_learned(all);
+	if (i)
+		return i;
+	*why = *spec ? "DICOMM_SOCKET_IFNAME" : "the first that is up";
+	i = find_any_family(all, spec);
+	/* A machine without a network still has loopback. */
+	if (!i && may_use_loopback(spec)) {
+		*why = "no other is up";
+		i = find_any_family(all, "=lo");
+	}
+	return i;
+}
+
+static void take(const struct ifaddrs *i, struct sock_address *address)
+{
+	address->len = i->ifa_addr->sa_family == AF_INET
+			       ? sizeof(struct sockaddr_in)
+			       : sizeof(struct sockaddr_in6);
+	memcpy(&address->storage, i->ifa_addr, address->len);
+}
+
+dicomm_result_t interface_choose(struct sock_address *address,
+				 struct interface_found *found)
+{
+	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
+	const struct ifaddrs *chosen;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct ifaddrs *all;
+	char names[256];
+
+	if (getifaddrs(&all) < 0)
+		return FAIL(DICOMM_ERR_SYSTEM, "interfaces: list: %m");
+	chosen = choose(all, spec, &found->why);
+	if (chosen) {
+		take(chosen, address);
+		snprintf(found->name, sizeof(found->name), "%s",
+			 chosen->ifa_name);
+		log_debug("listening on interface %s: %s", found->name,
+			  found->why);
+	} else {
+		list_names(all, names, sizeof(names));
+		status = FAIL(DICOMM_ERR_INVALID_USAGE,
+			      "no interface to listen on: "
+			      "DICOMM_SOCKET_IFNAME \"%s\" "
+			      "DICOMM_SOCKET_FAMILY \"%s\", up are:%s",
+			      spec, config_string(CONFIG_SOCKET_FAMILY), names);
+	}
+	freeifaddrs(all);
+	return status;
+}
+
+/* A listener of both families gets IPv4 addresses as ::ffff:10.0.0.1. */
+static void unmap(struct sock_address *address)
+{
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address->storage;
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+
+	if (v6->sin6_family != AF_INET6 ||
+	    !IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+		return;
+	v4.sin_port = v6->sin6_port;
+	memcpy(&v4.sin_addr, &v6->sin6_addr.s6_addr[12], 4);
+	memset(address, 0, sizeof(*address));
+	memcpy(&address->storage, &v4, sizeof(v4));
+	address->len = sizeof(v4);
+}
+
+static bool leads_away(const struct sock_address *address)
+{
+	const struct sockaddr_in6 *v6 = (const void *)&address->storage;
+	const struct sockaddr_in *v4 = (const void *)&address->storage;
+
+	if (v4->sin_family == AF_INET)
+		return ntohl(v4->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
+	return v6->sin6_family == AF_INET6 &&
+	       !IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) &&
+	       !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+}
+
+void interface_learn(int fd)
+{
+	struct sock_address own = {.len = sizeof(own.storage)};
+
+	if (getsockname(fd, (struct sockaddr *)&own.storage, &own.len) < 0)
+		return;
+	unmap(&own);
+	if (!leads_away(&own))
+		return;
+	pthread_mutex_lock(&learned_lock);
+	learned = own;
+	pthread_mutex_unlock(&learned_lock);
+}
+
+void interface_learn_toward(const char *host_port)
+{
+	struct sock_address to;
+	const char *why;
+	int fd;
+
+	if (!sock_resolve(host_port, &to, &why))
+		return;
+	/* Nothing is sent: connect() only looks up the route. */
+	fd = socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (!connect(fd, (const struct sockaddr *)&to.storage, to.len))
+		interface_learn(fd);
+	close(fd);
+}

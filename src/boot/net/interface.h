@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The interface that this process listens on, for ranks that meet and for data:
+ * of DICOMM_SOCKET_IFNAME; else the one by which this process has met others;
+ * else the first that is up.
+ */
+#ifndef DICOMM_BOOT_INTERFACE_H
+#define DICOMM_BOOT_INTERFACE_H
+
+#include <net/if.h>
+
+#include "src/boot/net/sock.h"
+
+struct interface_found {
+	char name[IF_NAMESIZE];
+	const char *why; /* "the first that is up" */
+};
+
+/* Returns true if DICOMM_SOCKET_IFNAME, given as `spec`, allows this interface.
+ * The grammar is NCCL's: a list of prefixes; after "=", of whole names; after
+ * "^", of prefixes to exclude; after "^=", of whole names to exclude. lo* and
+ * docker* are excluded unless they are named. lo is used if no other interface
+ * is left. */
+bool interface_matches(const char *spec, const char *name);
+/* Returns the family of DICOMM_SOCKET_FAMILY, or AF_UNSPEC. */
+int interface_family(void);
+/* Chooses an interface. Sets *address to its address, with port 0. */
+dicomm_result_t interface_choose(struct sock_address *address,
+				 struct interface_found *found);
+/* To be called with a connection to or from another rank: unless it is of
+ * loopback, the interface it uses is the one to listen on. */
+void interface_learn(int fd);
+/* The same for the interface that leads to host:port, if any does. */
+void interface_learn_toward(const char *host_port);
+
+#endif
