@@ -75,7 +75,11 @@ class Trainer:
         self._to_next = channel(channels.FORWARD, True)
         self._from_next = channel(channels.BACKWARD, False)
         self._to_before = channel(channels.BACKWARD, True)
-        self._plan_parameters(layers)
+        try:
+            self._plan_parameters(layers)
+        except dist.DistBackendError as error:
+            # A rank that has done its part may have failed in a step since.
+            raise self._inquest.hold(error, self._abort) from error
         self.align()
 
     # -- what this rank holds ----------------------------------------------
