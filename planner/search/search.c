@@ -25,19 +25,17 @@ bool search_over(const struct search_worker *w)
 	return w->s->budget_s > 0 && search_now() - w->begin_s > w->s->budget_s;
 }
 
-int search_degrees(const struct job *j, int kind, int out[16])
+int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES])
 {
 	int ranks = (int)j->fleet.kind[kind].ranks, n = 0;
 
-	for (int tp = 1; tp <= ranks && n < 16; tp *= 2)
+	for (int tp = 1; tp <= ranks && n < SEARCH_DEGREES; tp++)
 		if (j->model.heads % tp == 0)
 			out[n++] = tp;
-	if ((ranks & (ranks - 1)) && j->model.heads % ranks == 0 && n < 16)
-		out[n++] = ranks;
 	return n;
 }
 
-int search_batches(const struct search *s, int out[16])
+int search_batches(const struct search *s, int out[SEARCH_SIZES])
 {
 	int n = 0;
 
@@ -45,7 +43,7 @@ int search_batches(const struct search *s, int out[16])
 		out[0] = s->micro_batch;
 		return s->job->global_batch % s->micro_batch == 0;
 	}
-	for (int b = 1; b <= 16; b *= 2)
+	for (int b = 1; b <= SEARCH_SIZES; b++)
 		if (s->job->global_batch % b == 0)
 			out[n++] = b;
 	return n;
@@ -384,7 +382,7 @@ bool search_spaces(const struct search *s, struct search_found *out)
 
 bool search_run(const struct search *s, struct search_found *out)
 {
-	int batch[16];
+	int batch[SEARCH_SIZES];
 	bool good;
 
 	if (s->space == SEARCH_EVERY && s->job->fleet.ranks > 8) {

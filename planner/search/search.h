@@ -85,10 +85,12 @@ void search_every(struct search_worker *w);
 /* Makes d better by moves of teams, for so many rounds. */
 void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
 		  int rounds);
-/* Degrees that teams of a kind may have; how many. */
-int search_degrees(const struct job *j, int kind, int out[16]);
-/* Micro-batches to try; how many. */
-int search_batches(const struct search *s, int out[16]);
+/* Degrees that teams of a kind may have, ascending; how many. */
+#define SEARCH_DEGREES 16
+int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES]);
+/* Micro-batches to start with, which divide the batch; how many. */
+#define SEARCH_SIZES 16
+int search_batches(const struct search *s, int out[SEARCH_SIZES]);
 /* Found or not: false only if there is no memory. */
 bool search_spaces(const struct search *s, struct search_found *out);
 /* Says what is missing where nothing was found. */

@@ -75,7 +75,7 @@ static bool try(const struct search *s, int tp, int pp, int batch,
 
 bool search_symmetric(const struct search *s, struct search_found *out)
 {
-	int ranks = (int)s->job->fleet.ranks, batch[16];
+	int ranks = (int)s->job->fleet.ranks, batch[SEARCH_SIZES];
 	int batches = search_batches(s, batch);
 
 	out->from = "symmetric";

@@ -15,7 +15,7 @@
 
 struct types {
 	struct search_worker *w;
-	int degree[KINDS_MOST][16], degrees[KINDS_MOST];
+	int degree[KINDS_MOST][SEARCH_DEGREES], degrees[KINDS_MOST];
 	int micro_batch;
 	int order[KINDS_MOST], tp[KINDS_MOST], n; /* chosen so far */
 	double best;
@@ -199,7 +199,7 @@ static bool find_nodes(struct types *t, int kind)
 void search_type(struct search_worker *w)
 {
 	struct types t = {.w = w, .best = INFINITY};
-	int batch[16], batches = search_batches(w->s, batch);
+	int batch[SEARCH_SIZES], batches = search_batches(w->s, batch);
 
 	/* More kinds are for the other space. */
 	if (w->s->job->fleet.kinds > KINDS_MOST)
