@@ -291,8 +291,8 @@ static bool open_crew(struct crew *c)
 			return false;
 		w->g.schedule = c->s->schedule;
 		w->g.overlap = c->s->overlap;
-		w->g.zero = c->s->zero;
-		w->g.zero_most = c->s->zero;
+		w->g.zero = c->s->zero < 0 ? 0 : c->s->zero;
+		w->g.zero_most = c->s->zero < 0 ? 3 : c->s->zero;
 		w->g.ahead = c->s->ahead;
 		w->g.by_memory = c->s->by_memory;
 	}

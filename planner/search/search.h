@@ -19,7 +19,7 @@ struct search {
 	enum search_space space;
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero;
+	int zero;        /* below 0: 0 to 3 are tried */
 	int ahead;       /* 1F1B: of all plans (planner/input/plan.h) */
 	int micro_batch; /* 0: several are tried */
 	int rounds;      /* of moves, for each start */
