@@ -53,6 +53,8 @@ void search_free(struct search_found *f);
 #define SEARCH_KEPT 24
 /* Estimates are that good: what is beyond the best is not simulated. */
 #define SEARCH_MARGIN 1.03
+/* Those of like pipelines: what is beyond is not looked into. */
+#define SEARCH_MARGIN_TYPE 1.3
 struct search_best {
 	struct draft draft[SEARCH_KEPT];
 	long number[SEARCH_KEPT];
