@@ -11,6 +11,8 @@
 
 /* Drafts that are climbed from, and those that are simulated in the end. */
 #define CLIMBED 8
+/* Estimates are that good: what is beyond the best is not simulated. */
+#define MARGIN 1.03
 
 double search_now(void)
 {
@@ -49,72 +51,15 @@ int search_batches(const struct search *s, int out[SEARCH_SIZES])
 	return n;
 }
 
-/* ---- the best drafts ---- */
-
-static bool is_before(double a, long i, double b, long k)
-{
-	return a < b || (a == b && i < k);
-}
-
-/* Much the same as one that is better: it would climb to the same place. */
-static int find_like(const struct search_best *b, const struct draft *d)
-{
-	for (int i = 0; i < b->n; i++)
-		if (b->draft[i].seconds == d->seconds &&
-		    b->draft[i].lines == d->lines)
-			return i;
-	return -1;
-}
-
-bool search_keep(struct search_best *b, const struct draft *d, long number)
-{
-	int at, like = find_like(b, d);
-	struct draft last;
-
-	if (isinf(d->seconds))
-		return true;
-	if (like >= 0) {
-		if (number > b->number[like])
-			return true;
-		b->number[like] = number;
-		return draft_copy(&b->draft[like], d);
-	}
-	if (b->n == SEARCH_KEPT &&
-	    !is_before(d->seconds, number, b->draft[b->n - 1].seconds,
-		       b->number[b->n - 1]))
-		return true;
-	if (b->n < SEARCH_KEPT)
-		b->n++;
-	last = b->draft[b->n - 1];
-	for (at = b->n - 1;
-	     at > 0 && is_before(d->seconds, number, b->draft[at - 1].seconds,
-				 b->number[at - 1]);
-	     at--) {
-		b->draft[at] = b->draft[at - 1];
-		b->number[at] = b->number[at - 1];
-	}
-	b->draft[at] = last;
-	b->number[at] = number;
-	return draft_copy(&b->draft[at], d);
-}
-
 void search_look(struct search_worker *w, struct draft *d, long number)
 {
-	if (w->best.n == SEARCH_KEPT)
-		w->g.give_up_s = w->best.draft[SEARCH_KEPT - 1].seconds;
+	w->g.give_up_s = search_best_limit(&w->best, d);
 	draft_estimate(&w->g, d);
 	w->g.give_up_s = 0;
 	w->drafts++;
 	if (w->first_s <= 0 && !isinf(d->seconds))
 		w->first_s = search_now() - w->begin_s;
 	w->bad |= !search_keep(&w->best, d, number);
-}
-
-void search_best_free(struct search_best *b)
-{
-	for (int i = 0; i < SEARCH_KEPT; i++)
-		draft_free(&b->draft[i]);
-	b->n = 0;
 }
 
 /* ---- threads ---- */
@@ -124,7 +69,7 @@ struct crew {
 	struct search_worker *worker; /* [jobs] */
 	void (*work)(struct search_worker *w, struct crew *c);
 	enum search_space space;
-	struct search_best *best; /* what is climbed from */
+	struct search_best best; /* what is climbed from */
 };
 
 struct errand {
@@ -182,12 +127,12 @@ static void start(struct search_worker *w, struct crew *c)
 static void climb(struct search_worker *w, struct crew *c)
 {
 	const struct search *s = c->s;
-	int n = c->best->n < CLIMBED ? c->best->n : CLIMBED;
+	int n = c->best.n < CLIMBED ? c->best.n : CLIMBED;
 	uint64_t seed = (uint64_t)s->seed * 1000003;
 
 	for (int slice = 0; !w->bad; slice++) {
 		for (int k = w->index; k < n && !w->bad; k += w->workers)
-			search_climb(w, &c->best->draft[k],
+			search_climb(w, &c->best.kept[k].draft,
 				     seed + (uint64_t)(k + slice * 64),
 				     s->budget_s > 0 ? 8 : s->rounds);
 		if (w->index == 0 && s->progress)
@@ -195,7 +140,7 @@ static void climb(struct search_worker *w, struct crew *c)
 					    ? (search_now() - w->begin_s) /
 						      s->budget_s
 					    : 1,
-				    c->best->draft[0].seconds, s->ctx);
+				    c->best.kept[0].draft.seconds, s->ctx);
 		if (s->budget_s <= 0 || search_over(w))
 			break;
 	}
@@ -252,18 +197,18 @@ static bool judge(const struct search *s, struct search_worker *w,
 	double most = INFINITY;
 
 	for (int i = 0; i < b->n; i++)
-		most = fmin(most, b->draft[i].seconds * SEARCH_MARGIN);
+		most = fmin(most, b->kept[i].draft.seconds * MARGIN);
 	for (int i = 0; i < b->n; i++) {
-		if (b->draft[i].seconds > most)
+		if (b->kept[i].draft.seconds > most)
 			continue;
 		/* A slower slowest stage may make the way through shorter. */
 		for (size_t k = 0; k < (i < 4 ? 4 : 1); k++) {
 			drafting_forget(&w->g);
 			w->g.slack = slacks[k];
-			draft_estimate(&w->g, &b->draft[i]);
-			if (isinf(b->draft[i].seconds))
+			draft_estimate(&w->g, &b->kept[i].draft);
+			if (isinf(b->kept[i].draft.seconds))
 				continue;
-			if (!simulate(s, &w->g, &b->draft[i], from, out))
+			if (!simulate(s, &w->g, &b->kept[i].draft, from, out))
 				return false;
 		}
 	}
@@ -275,10 +220,12 @@ static bool judge(const struct search *s, struct search_worker *w,
 static bool open_crew(struct crew *c)
 {
 	double now = search_now();
+	bool every = c->s->space == SEARCH_EVERY;
+	int most = every ? SEARCH_KEPT_OF_EVERY : SEARCH_KEPT;
+	int each = every ? SEARCH_EACH_OF_EVERY : SEARCH_EACH;
 
 	c->worker = calloc((size_t)c->s->jobs, sizeof(*c->worker));
-	c->best = calloc(1, sizeof(*c->best));
-	if (!c->worker || !c->best)
+	if (!c->worker || !search_best_open(&c->best, most, each))
 		return false;
 	for (int i = 0; i < c->s->jobs; i++) {
 		struct search_worker *w = &c->worker[i];
@@ -287,7 +234,8 @@ static bool open_crew(struct crew *c)
 		w->index = i;
 		w->workers = c->s->jobs;
 		w->begin_s = now;
-		if (!drafting_open(&w->g, c->s->job))
+		if (!drafting_open(&w->g, c->s->job) ||
+		    !search_best_open(&w->best, most, each))
 			return false;
 		w->g.schedule = c->s->schedule;
 		w->g.overlap = c->s->overlap;
@@ -303,12 +251,10 @@ static void close_crew(struct crew *c)
 {
 	for (int i = 0; c->worker && i < c->s->jobs; i++) {
 		drafting_close(&c->worker[i].g);
-		search_best_free(&c->worker[i].best);
+		search_best_close(&c->worker[i].best);
 	}
-	if (c->best)
-		search_best_free(c->best);
+	search_best_close(&c->best);
 	free(c->worker);
-	free(c->best);
 }
 
 /* Of all workers; they begin anew. */
@@ -320,9 +266,9 @@ static bool gather(struct crew *c, struct search_found *out)
 		struct search_worker *w = &c->worker[i];
 
 		for (int k = 0; k < w->best.n; k++)
-			good &= search_keep(c->best, &w->best.draft[k],
-					    w->best.number[k]);
-		search_best_free(&w->best);
+			good &= search_keep(&c->best, &w->best.kept[k].draft,
+					    w->best.kept[k].number);
+		search_best_empty(&w->best);
 		out->drafts += w->drafts;
 		w->drafts = 0;
 		if (w->first_s > 0 &&
@@ -347,18 +293,18 @@ static bool search_space(const struct search *s, enum search_space space,
 	}
 	if (good && (space == SEARCH_DEVICE || space == SEARCH_TYPE)) {
 		/* Both what was found and what it became are simulated. */
-		good = judge(s, &c.worker[0], c.best, names[space], out);
+		good = judge(s, &c.worker[0], &c.best, names[space], out);
 		if (space == SEARCH_DEVICE) {
-			for (int i = 0; i < c.best->n; i++)
+			for (int i = 0; i < c.best.n; i++)
 				draft_estimate(&c.worker[0].g,
-					       &c.best->draft[i]);
+					       &c.best.kept[i].draft);
 			c.work = climb;
 			run_crew(&c);
 			good &= gather(&c, out);
 		}
 	}
 	if (good)
-		good = judge(s, &c.worker[0], c.best, names[space], out);
+		good = judge(s, &c.worker[0], &c.best, names[space], out);
 	close_crew(&c);
 	return good;
 }

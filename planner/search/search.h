@@ -46,24 +46,39 @@ struct search_found {
 bool search_run(const struct search *s, struct search_found *out);
 void search_free(struct search_found *f);
 
-/* ---- of the spaces ---- */
+/* ---- drafts that are kept ---- */
 
-/* The drafts that may be best, the best first, each of its own kind. Sorted by
- * estimate, then by number, so that threads do not matter. */
-#define SEARCH_KEPT 24
-/* Estimates are that good: what is beyond the best is not simulated. */
-#define SEARCH_MARGIN 1.03
-/* Those of like pipelines: what is beyond is not looked into. */
+/* Of each micro-batch size and number of pipelines, so many; and of all. */
+#define SEARCH_EACH 4
+#define SEARCH_KEPT 96
+/* Where all there is is looked at, that it may be compared with. */
+#define SEARCH_EACH_OF_EVERY 64
+#define SEARCH_KEPT_OF_EVERY 1024
+/* Estimates of alike pipelines that are so many times the best are not looked
+ * into. */
 #define SEARCH_MARGIN_TYPE 1.3
-struct search_best {
-	struct draft draft[SEARCH_KEPT];
-	long number[SEARCH_KEPT];
-	int n;
+
+struct search_kept {
+	struct draft draft;
+	long number;
 };
 
-/* Takes a copy if it is among the best. */
+/* Sorted by estimate, then by number, so that threads do not matter. */
+struct search_best {
+	struct search_kept *kept; /* [most]; owned */
+	int n, most, each;
+};
+
+bool search_best_open(struct search_best *b, int most, int each);
+void search_best_empty(struct search_best *b);
+void search_best_close(struct search_best *b);
+/* Takes a copy if it is among the best. False: no memory. */
 bool search_keep(struct search_best *b, const struct draft *d, long number);
-void search_best_free(struct search_best *b);
+/* What takes longer is not kept, if it has as many pipelines and the same
+ * micro-batch; 0: anything is. */
+double search_best_limit(const struct search_best *b, const struct draft *d);
+
+/* ---- of the spaces ---- */
 
 /* What the search of a space may use: one for each thread. */
 struct search_worker {
