@@ -93,6 +93,7 @@ bool search_keep(struct search_best *b, const struct draft *d, long number)
 	     at--)
 		b->kept[at] = b->kept[at - 1];
 	new.number = number;
+	new.step = NAN;
 	b->kept[at] = new;
 	return draft_copy(&b->kept[at].draft, d);
 }

@@ -11,6 +11,7 @@
 
 /* Drafts that are climbed from, and those that are simulated in the end. */
 #define CLIMBED 8
+#define FINISHED 4
 /* Estimates are that good: what is beyond the best is not simulated. */
 #define MARGIN 1.03
 
@@ -148,72 +149,36 @@ static void climb(struct search_worker *w, struct crew *c)
 
 /* ---- the last word ---- */
 
-static bool simulate(const struct search *s, const struct drafting *g,
-		     const struct draft *d, const char *from,
-		     struct search_found *out)
-{
-	struct plan p;
-	struct cost c;
-
-	if (!draft_plan(g, d, &p) || !cost_of(s->job, &p, NULL, NULL, &c)) {
-		plan_close(&p);
-		return false;
-	}
-	if (c.fits && (!out->plan.pipelines || c.step < out->cost.step)) {
-		/* Of plans that are as good, one is told of. */
-		if (out->plan.pipelines &&
-		    out->cost.step > c.step * (1 + 1e-6)) {
-			plan_close(&out->second);
-			cost_free(&out->second_cost);
-			out->second = out->plan;
-			out->second_cost = out->cost;
-		} else {
-			plan_close(&out->plan);
-			cost_free(&out->cost);
-		}
-		out->plan = p;
-		out->cost = c;
-		out->from = from;
-		return true;
-	}
-	if (c.fits && c.step > out->cost.step * (1 + 1e-6) &&
-	    (!out->second.pipelines || c.step < out->second_cost.step)) {
-		plan_close(&out->second);
-		cost_free(&out->second_cost);
-		out->second = p;
-		out->second_cost = c;
-		return true;
-	}
-	cost_free(&c);
-	plan_close(&p);
-	return true;
-}
-
+/* All that are about as good as the best are simulated, a few are finished. */
 static bool judge(const struct search *s, struct search_worker *w,
 		  struct search_best *b, const char *from,
 		  struct search_found *out)
 {
-	static const double slacks[] = {1, 1.02, 1.05, 1.1};
-	double most = INFINITY;
+	bool taken[SEARCH_KEPT_OF_EVERY] = {false};
 
-	for (int i = 0; i < b->n; i++)
-		most = fmin(most, b->kept[i].draft.seconds * MARGIN);
 	for (int i = 0; i < b->n; i++) {
-		if (b->kept[i].draft.seconds > most)
-			continue;
-		/* A slower slowest stage may make the way through shorter. */
-		for (size_t k = 0; k < (i < 4 ? 4 : 1); k++) {
-			drafting_forget(&w->g);
-			w->g.slack = slacks[k];
-			draft_estimate(&w->g, &b->kept[i].draft);
-			if (isinf(b->kept[i].draft.seconds))
-				continue;
-			if (!simulate(s, &w->g, &b->kept[i].draft, from, out))
-				return false;
-		}
+		struct search_kept *k = &b->kept[i];
+
+		k->step = k->draft.seconds > b->kept[0].draft.seconds * MARGIN
+				  ? INFINITY
+				  : search_step(s, &w->g, &k->draft);
+		if (isnan(k->step))
+			return false;
 	}
-	w->g.slack = 1;
-	drafting_forget(&w->g);
+	for (int n = 0; n < FINISHED; n++) {
+		int best = -1;
+
+		for (int i = 0; i < b->n; i++)
+			if (!taken[i] && !isinf(b->kept[i].step) &&
+			    (best < 0 ||
+			     b->kept[i].step < b->kept[best].step))
+				best = i;
+		if (best < 0)
+			break;
+		taken[best] = true;
+		if (!search_finish(s, &w->g, &b->kept[best].draft, from, out))
+			return false;
+	}
 	return true;
 }
 

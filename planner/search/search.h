@@ -61,6 +61,7 @@ void search_free(struct search_found *f);
 struct search_kept {
 	struct draft draft;
 	long number;
+	double step; /* simulated; INFINITY: does not fit; NAN: not asked */
 };
 
 /* Sorted by estimate, then by number, so that threads do not matter. */
@@ -102,6 +103,19 @@ void search_every(struct search_worker *w);
 /* Makes d better by moves of teams, for so many rounds. */
 void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
 		  int rounds);
+/* ---- the last word ---- */
+
+/* Seconds of a step by simulation; INFINITY: it does not fit; NAN: no memory.
+ */
+double search_step(const struct search *s, const struct drafting *g,
+		   const struct draft *d);
+/* How many operations its simulation has, about. */
+long search_operations(const struct draft *d);
+/* Simulates it with all settings that its estimate had no opinion on, and moves
+ * layers and micro-batches about; `out` has the best. */
+bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
+		   const char *from, struct search_found *out);
+
 /* Degrees that teams of a kind may have, ascending; how many. */
 #define SEARCH_DEGREES 16
 int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES]);
