@@ -5,6 +5,8 @@
 
 #include "planner/search/search.h"
 
+#define ROUND_MOVES 16
+
 struct climb {
 	struct search_worker *w;
 	struct draft_line idle; /* teams that do nothing */
@@ -13,11 +15,14 @@ struct climb {
 
 static uint32_t draw(struct climb *c, int n)
 {
+	uint64_t x = c->random;
+
 	/* xorshift64*, Vigna 2014. */
-	c->random ^= c->random >> 12;
-	c->random ^= c->random << 25;
-	c->random ^= c->random >> 27;
-	return (uint32_t)(((c->random * UINT64_C(2685821657736338717)) >> 33) %
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	c->random = x;
+	return (uint32_t)(((x * UINT64_C(2685821657736338717)) >> 33) %
 			  (uint64_t)n);
 }
 
@@ -62,18 +67,34 @@ static bool move(struct climb *c, struct draft *d)
 	return draft_add_team(b, (int)draw(c, b->teams + 1), t);
 }
 
+static bool is_degree(const struct job *j, int tp)
+{
+	return tp > 0 && j->model.heads % tp == 0;
+}
+
+static bool cut_team(struct climb *c, struct draft_line *a, int i, int first)
+{
+	struct draft_team rest = a->team[i];
+
+	rest.tp -= first;
+	if (!is_degree(c->w->s->job, first) ||
+	    !is_degree(c->w->s->job, rest.tp))
+		return false;
+	a->team[i].tp = first;
+	rest.rank += (uint32_t)first;
+	return draft_add_team(a, i + 1, rest);
+}
+
 static bool split(struct climb *c, struct draft *d)
 {
 	struct draft_line *a = slow_line(c, d);
-	int i = (int)draw(c, a->teams);
-	struct draft_team half = a->team[i];
+	int i = (int)draw(c, a->teams), tp = a->team[i].tp;
 
-	if (half.tp % 2)
+	if (tp < 2)
 		return false;
-	half.tp /= 2;
-	a->team[i].tp /= 2;
-	half.rank += (uint32_t)half.tp;
-	return draft_add_team(a, i + 1, half);
+	return cut_team(c, a, i,
+			tp % 2 || draw(c, 2) ? 1 + (int)draw(c, tp - 1)
+					     : tp / 2);
 }
 
 /* With the neighbour on its node, wherever that is. */
@@ -85,18 +106,19 @@ static bool merge(struct climb *c, struct draft *d)
 	struct draft_team *t = &a->team[i];
 	uint32_t other = t->rank + (uint32_t)t->tp;
 
-	if (other >= j->fleet.ranks || j->model.heads % (2 * t->tp) ||
+	if (other >= j->fleet.ranks ||
 	    j->fleet.links->node_of[other] != j->fleet.links->node_of[t->rank])
 		return false;
 	for (int l = 0; l < d->lines; l++) {
 		struct draft_line *b = &d->line[l];
 
 		for (int k = 0; k < b->teams; k++) {
-			if (b->team[k].rank != other || b->team[k].tp != t->tp)
+			if (b->team[k].rank != other ||
+			    !is_degree(j, t->tp + b->team[k].tp))
 				continue;
 			if (b->teams == 1)
 				return false;
-			t->tp *= 2;
+			t->tp += b->team[k].tp;
 			draft_take_team(b, k);
 			return true;
 		}
@@ -137,18 +159,146 @@ static bool close_line(struct climb *c, struct draft *d)
 	return true;
 }
 
-enum { ROUND_MOVES = 16 };
-
-/* Idle teams are counted by what is missing: taken out, they stay out unless
- * this draft is dropped; put in, they come from the list. */
-static bool drop(struct climb *c, struct draft *d, struct draft_team *out)
+static bool drop(struct climb *c, struct draft *d)
 {
 	struct draft_line *a = any_line(c, d);
 
 	if (a->teams < 2)
 		return false;
-	*out = draft_take_team(a, (int)draw(c, a->teams));
+	draft_take_team(a, (int)draw(c, a->teams));
 	return true;
+}
+
+static bool put_to_work(struct climb *c, struct draft *d)
+{
+	const struct draft_line *idle = &c->idle;
+	struct draft_line *to = slow_line(c, d);
+
+	if (!idle->teams)
+		return false;
+	return draft_add_team(to, (int)draw(c, to->teams + 1),
+			      idle->team[draw(c, idle->teams)]);
+}
+
+/* The same in all pipelines that have as many stages as this one: where many
+ * are alike, none of them alone makes a step shorter. */
+static bool change_alike(struct climb *c, struct draft *d)
+{
+	int n = any_line(c, d)->teams, what = (int)draw(c, 4);
+	int i = (int)draw(c, n), k = (int)draw(c, n);
+
+	if (n < 2 || (i == k && what < 2))
+		return false;
+	for (int l = 0; l < d->lines; l++) {
+		struct draft_line *a = &d->line[l];
+		struct draft_team t;
+
+		if (a->teams != n)
+			continue;
+		t = a->team[i];
+		if (what == 0) {
+			a->team[i] = a->team[k];
+			a->team[k] = t;
+		} else if (what < 3) {
+			draft_take_team(a, i);
+			if (what == 1 && !draft_add_team(a, k, t))
+				return false;
+		} else if (!cut_team(c, a, i, t.tp / 2)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Another micro-batch, of one pipeline or of all. */
+static bool resize(struct climb *c, struct draft *d)
+{
+	int size[SEARCH_SIZES], n = search_sizes(c->w->s, size), b;
+
+	if (!n)
+		return false;
+	b = size[draw(c, n)];
+	if (draw(c, 2)) {
+		struct draft_line *l = slow_line(c, d);
+		bool other = l->micro_batch != b;
+
+		l->micro_batch = b;
+		return other;
+	}
+	d->micro_batch = b;
+	for (int i = 0; i < d->lines; i++)
+		d->line[i].micro_batch = b;
+	return true;
+}
+
+/* False: it changes nothing, or cannot be. */
+static bool change(struct climb *c, struct draft *d)
+{
+	if (d->lines > 1 && !draw(c, 3))
+		return change_alike(c, d);
+	switch (draw(c, 11)) {
+	case 0:
+	case 1:
+		return swap(c, d);
+	case 2:
+	case 3:
+		return move(c, d);
+	case 4:
+		return split(c, d);
+	case 5:
+		return merge(c, d);
+	case 6:
+		return draw(c, 2) ? open_line(c, d) : close_line(c, d);
+	case 7:
+		return drop(c, d);
+	case 8:
+	case 9:
+		return put_to_work(c, d);
+	default:
+		return resize(c, d);
+	}
+}
+
+/* ---- who is idle ---- */
+
+static int largest_degree(const struct job *j, int most)
+{
+	while (!is_degree(j, most))
+		most--;
+	return most;
+}
+
+/* False: no memory. */
+static bool find_idle(struct climb *c, const struct draft *d)
+{
+	const struct job *j = c->w->s->job;
+	const struct fleet *f = &j->fleet;
+	bool *busy = calloc(f->ranks, sizeof(*busy)), good = busy;
+
+	c->idle.teams = 0;
+	for (int l = 0; l < d->lines && good; l++)
+		for (int i = 0; i < d->line[l].teams; i++)
+			for (int r = 0; r < d->line[l].team[i].tp; r++)
+				busy[d->line[l].team[i].rank + (uint32_t)r] =
+					true;
+	for (uint32_t r = 0; r < f->ranks && good;) {
+		uint32_t n = 0, node = f->links->node_of[r];
+		int tp;
+
+		while (r + n < f->ranks && !busy[r + n] &&
+		       f->links->node_of[r + n] == node)
+			n++;
+		if (!n) {
+			r++;
+			continue;
+		}
+		tp = largest_degree(j, (int)n);
+		good = draft_add_team(&c->idle, c->idle.teams,
+				      (struct draft_team){r, tp});
+		r += (uint32_t)tp;
+	}
+	free(busy);
+	return good;
 }
 
 void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
@@ -158,11 +308,8 @@ void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
 			  .random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
 	struct draft trial = {0};
 
+	w->bad |= !find_idle(&c, d);
 	for (int r = 0; r < rounds * ROUND_MOVES && !w->bad; r++) {
-		struct draft_team idle = {0};
-		int put = -1;
-		bool good = false;
-
 		if (w->s->budget_s > 0 && r % ROUND_MOVES == 0 &&
 		    search_over(w))
 			break;
@@ -170,51 +317,12 @@ void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
 			w->bad = true;
 			break;
 		}
-		switch (draw(&c, 9)) {
-		case 0:
-		case 1:
-			good = swap(&c, &trial);
-			break;
-		case 2:
-		case 3:
-			good = move(&c, &trial);
-			break;
-		case 4:
-			good = split(&c, &trial);
-			break;
-		case 5:
-			good = merge(&c, &trial);
-			break;
-		case 6:
-			good = draw(&c, 2) ? open_line(&c, &trial)
-					   : close_line(&c, &trial);
-			break;
-		case 7:
-			good = drop(&c, &trial, &idle);
-			break;
-		case 8:
-			if (c.idle.teams > 0) {
-				struct draft_line *to = slow_line(&c, &trial);
-
-				put = (int)draw(&c, c.idle.teams);
-				good = draft_add_team(
-					to, (int)draw(&c, to->teams + 1),
-					c.idle.team[put]);
-			}
-			break;
-		}
-		if (!good)
+		if (!change(&c, &trial))
 			continue;
 		draft_estimate(&w->g, &trial);
 		w->drafts++;
-		/* As fast with fewer devices: better, too. */
-		if (trial.seconds >= d->seconds * (1 - 1e-9))
-			continue;
-		if (idle.tp)
-			w->bad |= !draft_add_team(&c.idle, 0, idle);
-		if (put >= 0)
-			draft_take_team(&c.idle, put);
-		w->bad |= !draft_copy(d, &trial);
+		if (trial.seconds < d->seconds * (1 - 1e-9))
+			w->bad |= !draft_copy(d, &trial) || !find_idle(&c, d);
 	}
 	draft_free(&trial);
 	free(c.idle.team);

@@ -38,6 +38,16 @@ int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES])
 	return n;
 }
 
+int search_sizes(const struct search *s, int out[SEARCH_SIZES])
+{
+	int n = 0;
+
+	for (int b = 1; !s->micro_batch && b <= SEARCH_SIZES; b++)
+		if (b <= s->job->global_batch)
+			out[n++] = b;
+	return n;
+}
+
 int search_batches(const struct search *s, int out[SEARCH_SIZES])
 {
 	int n = 0;
@@ -170,8 +180,7 @@ static bool judge(const struct search *s, struct search_worker *w,
 
 		for (int i = 0; i < b->n; i++)
 			if (!taken[i] && !isinf(b->kept[i].step) &&
-			    (best < 0 ||
-			     b->kept[i].step < b->kept[best].step))
+			    (best < 0 || b->kept[i].step < b->kept[best].step))
 				best = i;
 		if (best < 0)
 			break;

@@ -122,6 +122,8 @@ int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES]);
 /* Micro-batches to start with, which divide the batch; how many. */
 #define SEARCH_SIZES 16
 int search_batches(const struct search *s, int out[SEARCH_SIZES]);
+/* All that pipelines beside each other may have. */
+int search_sizes(const struct search *s, int out[SEARCH_SIZES]);
 /* Found or not: false only if there is no memory. */
 bool search_spaces(const struct search *s, struct search_found *out);
 /* Says what is missing where nothing was found. */
