@@ -2,26 +2,30 @@
 /* Local moves: swap, move, split, merge, drop and add teams. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "planner/search/search.h"
 
 #define ROUND_MOVES 16
+/* What may be simulated for each move: about 0.2 ms. */
+#define CREDIT 2000
+/* A draft is simulated if its estimate is no worse than that. */
+#define HOPEFUL 1.05
 
 struct climb {
 	struct search_worker *w;
-	struct draft_line idle; /* teams that do nothing */
-	uint64_t random;
+	struct search_climb *c;
 };
 
 static uint32_t draw(struct climb *c, int n)
 {
-	uint64_t x = c->random;
+	uint64_t x = c->c->random;
 
 	/* xorshift64*, Vigna 2014. */
 	x ^= x >> 12;
 	x ^= x << 25;
 	x ^= x >> 27;
-	c->random = x;
+	c->c->random = x;
 	return (uint32_t)(((x * UINT64_C(2685821657736338717)) >> 33) %
 			  (uint64_t)n);
 }
@@ -171,7 +175,7 @@ static bool drop(struct climb *c, struct draft *d)
 
 static bool put_to_work(struct climb *c, struct draft *d)
 {
-	const struct draft_line *idle = &c->idle;
+	const struct draft_line *idle = &c->c->idle;
 	struct draft_line *to = slow_line(c, d);
 
 	if (!idle->teams)
@@ -269,13 +273,14 @@ static int largest_degree(const struct job *j, int most)
 }
 
 /* False: no memory. */
-static bool find_idle(struct climb *c, const struct draft *d)
+static bool find_idle(struct climb *c)
 {
 	const struct job *j = c->w->s->job;
 	const struct fleet *f = &j->fleet;
+	const struct draft *d = &c->c->at;
 	bool *busy = calloc(f->ranks, sizeof(*busy)), good = busy;
 
-	c->idle.teams = 0;
+	c->c->idle.teams = 0;
 	for (int l = 0; l < d->lines && good; l++)
 		for (int i = 0; i < d->line[l].teams; i++)
 			for (int r = 0; r < d->line[l].team[i].tp; r++)
@@ -293,7 +298,7 @@ static bool find_idle(struct climb *c, const struct draft *d)
 			continue;
 		}
 		tp = largest_degree(j, (int)n);
-		good = draft_add_team(&c->idle, c->idle.teams,
+		good = draft_add_team(&c->c->idle, c->c->idle.teams,
 				      (struct draft_team){r, tp});
 		r += (uint32_t)tp;
 	}
@@ -301,31 +306,160 @@ static bool find_idle(struct climb *c, const struct draft *d)
 	return good;
 }
 
-void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
-		  int rounds)
-{
-	struct climb c = {.w = w,
-			  .random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
-	struct draft trial = {0};
+/* ---- up, and down again ---- */
 
-	w->bad |= !find_idle(&c, d);
+/* Known already, or simulated if the credit is enough; below 0: neither. */
+static double ask(struct climb *c, const struct draft *d)
+{
+	long operations = search_operations(d);
+	struct search_seen *seen;
+	uint64_t key;
+
+	memcpy(&key, &d->seconds, sizeof(key));
+	key = (key ^ (uint64_t)d->lines) * UINT64_C(0x9e3779b97f4a7c15);
+	seen = &c->c->seen[key >> 54];
+	if (seen->seconds == d->seconds)
+		return seen->step;
+	if (c->c->credit < operations)
+		return -1;
+	c->c->credit -= operations;
+	seen->step = search_step(c->w->s, &c->w->g, d);
+	seen->seconds = d->seconds;
+	if (isnan(seen->step)) {
+		c->w->bad = true;
+		seen->step = INFINITY;
+	}
+	return seen->step;
+}
+
+static void go_to(struct climb *c, const struct draft *d, double step,
+		  bool guessed)
+{
+	if (d != &c->c->at)
+		c->w->bad |= !draft_copy(&c->c->at, d) || !find_idle(c);
+	c->c->step = step;
+	c->c->guessed = guessed;
+	c->c->stuck = 0;
+	if (guessed || step >= c->c->best_step)
+		return;
+	if (d != &c->c->best)
+		c->w->bad |= !draft_copy(&c->c->best, d);
+	c->c->best_step = step;
+}
+
+/* A guess that has come far enough is worth a simulation. */
+static void settle(struct climb *c)
+{
+	double step;
+
+	if (!c->c->guessed)
+		return;
+	step = ask(c, &c->c->at);
+	if (step < 0)
+		return;
+	if (step < c->c->best_step)
+		go_to(c, &c->c->at, step, false);
+	else
+		go_to(c, &c->c->best, c->c->best_step, false);
+}
+
+static void consider(struct climb *c, struct draft *d)
+{
+	double step;
+
+	draft_estimate(&c->w->g, d);
+	c->w->drafts++;
+	c->c->stuck++;
+	if (isinf(d->seconds) || d->seconds > HOPEFUL * c->c->at.seconds)
+		return;
+	step = ask(c, d);
+	if (step >= 0) {
+		if (step < c->c->step * (1 - 1e-9))
+			go_to(c, d, step, false);
+	} else if (d->seconds < c->c->at.seconds * (1 - 1e-9)) {
+		go_to(c, d, c->c->step * d->seconds / c->c->at.seconds, true);
+	}
+}
+
+/* From the best, some moves whatever comes of them. */
+static void kick(struct climb *c, struct draft *trial)
+{
+	struct draft *d = trial;
+	int n = 2 + (int)draw(c, 3);
+
+	c->c->stuck = 0;
+	go_to(c, &c->c->best, c->c->best_step, false);
+	if (!draft_copy(d, &c->c->best)) {
+		c->w->bad = true;
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		change(c, d);
+	draft_estimate(&c->w->g, d);
+	if (!isinf(d->seconds)) {
+		double step = ask(c, d);
+
+		if (step < 0)
+			step = c->c->best_step * d->seconds /
+			       c->c->best.seconds;
+		if (!isinf(step))
+			go_to(c, d, step, step >= c->c->best_step);
+	}
+}
+
+bool search_climb_open(struct search_climb *c, const struct search_kept *from,
+		       uint64_t seed)
+{
+	*c = (struct search_climb){
+		.step = from->step,
+		.best_step = from->step,
+		.random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
+	c->seen = calloc(SEARCH_SEEN, sizeof(*c->seen));
+	return c->seen && draft_copy(&c->at, &from->draft) &&
+	       draft_copy(&c->best, &from->draft);
+}
+
+void search_climb_close(struct search_climb *c)
+{
+	draft_free(&c->at);
+	draft_free(&c->best);
+	free(c->idle.team);
+	free(c->idle.last);
+	free(c->idle.recompute);
+	free(c->seen);
+	*c = (struct search_climb){0};
+}
+
+void search_climb(struct search_worker *w, struct search_climb *k, int rounds)
+{
+	struct climb c = {w, k};
+	struct draft trial = {0};
+	int patience = 64, limit;
+
+	for (int i = 0; i < k->best.lines; i++)
+		patience += 4 * k->best.line[i].teams;
+	w->bad |= !find_idle(&c);
 	for (int r = 0; r < rounds * ROUND_MOVES && !w->bad; r++) {
 		if (w->s->budget_s > 0 && r % ROUND_MOVES == 0 &&
 		    search_over(w))
 			break;
-		if (!draft_copy(&trial, d)) {
+		k->credit += CREDIT;
+		limit = k->guessed ? patience / 4 : patience;
+		if (k->stuck > limit && k->guessed)
+			settle(&c);
+		else if (k->stuck > limit)
+			kick(&c, &trial);
+		if (!draft_copy(&trial, &k->at)) {
 			w->bad = true;
 			break;
 		}
-		if (!change(&c, &trial))
-			continue;
-		draft_estimate(&w->g, &trial);
-		w->drafts++;
-		if (trial.seconds < d->seconds * (1 - 1e-9))
-			w->bad |= !draft_copy(d, &trial) || !find_idle(&c, d);
+		if (change(&c, &trial))
+			consider(&c, &trial);
+		else
+			k->stuck++;
 	}
+	/* What was found so far counts, also if it was too dear until now. */
+	k->credit += k->guessed ? search_operations(&k->at) : 0;
+	settle(&c);
 	draft_free(&trial);
-	free(c.idle.team);
-	free(c.idle.last);
-	free(c.idle.recompute);
 }

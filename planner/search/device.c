@@ -218,7 +218,8 @@ static void try_spread(struct starts *s, int lines, enum style style)
 
 		if (lay_out(s, &d, lines, back)) {
 			trim(&d, model_units(&w->s->job->model));
-			search_look(w, &d, s->number * 2 + back);
+			search_look(w, &d,
+				    SEARCH_DEVICE_FIRST + s->number * 2 + back);
 		} else {
 			w->bad = true;
 		}

@@ -97,3 +97,10 @@ bool search_keep(struct search_best *b, const struct draft *d, long number)
 	b->kept[at] = new;
 	return draft_copy(&b->kept[at].draft, d);
 }
+
+void search_best_trim(struct search_best *b, double margin)
+{
+	while (b->n > 0 && b->kept[b->n - 1].draft.seconds >
+				   margin * b->kept[0].draft.seconds)
+		b->n--;
+}

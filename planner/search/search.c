@@ -9,11 +9,14 @@
 
 #include "planner/input/input.h"
 
-/* Drafts that are climbed from, and those that are simulated in the end. */
-#define CLIMBED 8
-#define FINISHED 4
-/* Estimates are that good: what is beyond the best is not simulated. */
-#define MARGIN 1.03
+/* Operations that are simulated before the climb, and drafts at least. */
+#define JUDGED 3000000
+#define JUDGED_LEAST 8
+/* Drafts that are climbed from, of clusters up to so many devices. */
+static const struct {
+	uint32_t ranks;
+	int climbed, finished;
+} sizes[] = {{64, 24, 8}, {512, 12, 3}, {UINT32_MAX, 8, 3}};
 
 double search_now(void)
 {
@@ -80,7 +83,10 @@ struct crew {
 	struct search_worker *worker; /* [jobs] */
 	void (*work)(struct search_worker *w, struct crew *c);
 	enum search_space space;
-	struct search_best best; /* what is climbed from */
+	struct search_best best;    /* what is climbed from */
+	struct search_climb *climb; /* [climbs] */
+	int climbs, rounds;         /* of the phase in work */
+	int opened;
 };
 
 struct errand {
@@ -134,62 +140,187 @@ static void start(struct search_worker *w, struct crew *c)
 	}
 }
 
-/* Draft k is climbed by one worker, whatever the others do. */
+/* How far each slice of a search by time goes, and which ones those that are
+ * far behind take part in. */
+enum { SLICE_ROUNDS = 8, BEHIND = 4 };
+#define FAR_BEHIND 1.05
+
+static double best_of(const struct crew *c, const struct search_worker *w)
+{
+	double best = INFINITY;
+
+	for (int k = w->index; k < c->climbs; k += w->workers)
+		best = fmin(best, c->climb[k].best_step);
+	return best;
+}
+
+/* Climb k is one worker's, whatever the others do. */
 static void climb(struct search_worker *w, struct crew *c)
 {
 	const struct search *s = c->s;
-	int n = c->best.n < CLIMBED ? c->best.n : CLIMBED;
-	uint64_t seed = (uint64_t)s->seed * 1000003;
+	bool timed = s->budget_s > 0;
 
 	for (int slice = 0; !w->bad; slice++) {
-		for (int k = w->index; k < n && !w->bad; k += w->workers)
-			search_climb(w, &c->best.kept[k].draft,
-				     seed + (uint64_t)(k + slice * 64),
-				     s->budget_s > 0 ? 8 : s->rounds);
+		double best = best_of(c, w);
+
+		for (int k = w->index; k < c->climbs && !w->bad;
+		     k += w->workers)
+			if (slice % BEHIND == 0 ||
+			    c->climb[k].best_step <= best * FAR_BEHIND)
+				search_climb(w, &c->climb[k],
+					     timed ? SLICE_ROUNDS : c->rounds);
 		if (w->index == 0 && s->progress)
-			s->progress(s->budget_s > 0
-					    ? (search_now() - w->begin_s) /
-						      s->budget_s
-					    : 1,
-				    c->best.kept[0].draft.seconds, s->ctx);
-		if (s->budget_s <= 0 || search_over(w))
+			s->progress(timed ? (search_now() - w->begin_s) /
+						    s->budget_s
+					  : 1,
+				    best_of(c, w), s->ctx);
+		if (!timed || w->index >= c->climbs || search_over(w))
 			break;
 	}
 }
 
-/* ---- the last word ---- */
+/* ---- the drafts that are climbed from ---- */
 
-/* All that are about as good as the best are simulated, a few are finished. */
-static bool judge(const struct search *s, struct search_worker *w,
-		  struct search_best *b, const char *from,
-		  struct search_found *out)
+/* The best ones of all are; else estimates would have the last word. */
+static bool judge(struct crew *c)
 {
-	bool taken[SEARCH_KEPT_OF_EVERY] = {false};
+	long left = JUDGED;
 
-	for (int i = 0; i < b->n; i++) {
-		struct search_kept *k = &b->kept[i];
+	for (int i = 0; i < c->best.n; i++) {
+		struct search_kept *k = &c->best.kept[i];
 
-		k->step = k->draft.seconds > b->kept[0].draft.seconds * MARGIN
-				  ? INFINITY
-				  : search_step(s, &w->g, &k->draft);
-		if (isnan(k->step))
-			return false;
-	}
-	for (int n = 0; n < FINISHED; n++) {
-		int best = -1;
-
-		for (int i = 0; i < b->n; i++)
-			if (!taken[i] && !isinf(b->kept[i].step) &&
-			    (best < 0 || b->kept[i].step < b->kept[best].step))
-				best = i;
-		if (best < 0)
+		left -= search_operations(&k->draft);
+		if (left < 0 && i >= JUDGED_LEAST)
 			break;
-		taken[best] = true;
-		if (!search_finish(s, &w->g, &b->kept[best].draft, from, out))
+		k->step = search_step(c->s, &c->worker[0].g, &k->draft);
+		if (isnan(k->step))
 			return false;
 	}
 	return true;
 }
+
+/* Of those that are not taken, the one that takes least; with this micro-batch
+ * or number of pipelines only, if these are not 0. -1: none. */
+static int find_next(const struct crew *c, const bool *taken, int micro_batch,
+		     int lines)
+{
+	int best = -1;
+
+	for (int i = 0; i < c->best.n; i++) {
+		const struct search_kept *k = &c->best.kept[i];
+
+		if (taken[i] || isnan(k->step) || isinf(k->step) ||
+		    (micro_batch && k->draft.micro_batch != micro_batch) ||
+		    (lines && k->draft.lines != lines))
+			continue;
+		if (best < 0 || k->step < c->best.kept[best].step)
+			best = i;
+	}
+	return best;
+}
+
+static bool is_like_taken(const struct crew *c, const bool *taken, int i)
+{
+	for (int k = 0; k < c->best.n; k++)
+		if (taken[k] && k != i &&
+		    c->best.kept[k].draft.lines == c->best.kept[i].draft.lines)
+			return true;
+	return false;
+}
+
+/* The best quarter; the best of each micro-batch; the best of each number of
+ * pipelines; and what else is good. */
+static bool choose(struct crew *c, int most)
+{
+	bool taken[SEARCH_KEPT_OF_EVERY] = {false};
+	bool passed[SEARCH_KEPT_OF_EVERY] = {false};
+	int order[64], n = 0, i;
+
+	while (n < most / 4 && (i = find_next(c, taken, 0, 0)) >= 0)
+		taken[order[n++] = i] = true;
+	for (int b = 1; b <= SEARCH_SIZES && n < most; b++)
+		if ((i = find_next(c, taken, b, 0)) >= 0)
+			taken[order[n++] = i] = true;
+	for (int k = 0; k < c->best.n; k++)
+		passed[k] = taken[k];
+	while (n < most && (i = find_next(c, passed, 0, 0)) >= 0) {
+		passed[i] = true;
+		if (!is_like_taken(c, taken, i))
+			taken[order[n++] = i] = true;
+	}
+	while (n < most && (i = find_next(c, taken, 0, 0)) >= 0)
+		taken[order[n++] = i] = true;
+	c->climb = calloc((size_t)most, sizeof(*c->climb));
+	if (!c->climb)
+		return false;
+	for (; c->climbs < n; c->climbs++, c->opened++)
+		if (!search_climb_open(&c->climb[c->climbs],
+				       &c->best.kept[order[c->climbs]],
+				       (uint64_t)c->s->seed * 1000003 +
+					       (uint64_t)c->climbs))
+			return false;
+	return true;
+}
+
+/* Of all workers; they begin anew. */
+static bool gather(struct crew *c, struct search_found *out)
+{
+	bool good = true;
+
+	for (int i = 0; i < c->s->jobs; i++) {
+		struct search_worker *w = &c->worker[i];
+
+		for (int k = 0; k < w->best.n; k++)
+			good &= search_keep(&c->best, &w->best.kept[k].draft,
+					    w->best.kept[k].number);
+		search_best_empty(&w->best);
+		out->drafts += w->drafts;
+		w->drafts = 0;
+		if (w->first_s > 0 &&
+		    (out->first_s <= 0 || w->first_s < out->first_s))
+			out->first_s = w->first_s;
+		good &= !w->bad;
+	}
+	return good;
+}
+
+/* Those that have come furthest first; of equals, as they were. */
+static void sort_climbs(struct crew *c)
+{
+	for (int i = 1; i < c->climbs; i++)
+		for (int k = i;
+		     k > 0 && c->climb[k].best_step < c->climb[k - 1].best_step;
+		     k--) {
+			struct search_climb x = c->climb[k];
+
+			c->climb[k] = c->climb[k - 1];
+			c->climb[k - 1] = x;
+		}
+}
+
+/* By rounds: all go a little, a third of them further, a few of these still
+ * further. By time: workers decide on their own. */
+static bool climb_all(struct crew *c, struct search_found *out)
+{
+	bool good = true;
+
+	c->work = climb;
+	for (int phase = 0; phase < 3 && good; phase++) {
+		c->rounds = c->s->rounds * (1 << 2 * phase) / 4;
+		if (!c->rounds && phase < 2)
+			continue;
+		run_crew(c);
+		good = gather(c, out);
+		if (c->s->budget_s > 0)
+			break;
+		sort_climbs(c);
+		c->climbs = (c->climbs + 2) / 3;
+	}
+	c->climbs = c->opened;
+	return good;
+}
+
+/* ---- all of it ---- */
 
 static bool open_crew(struct crew *c)
 {
@@ -227,58 +358,87 @@ static void close_crew(struct crew *c)
 		drafting_close(&c->worker[i].g);
 		search_best_close(&c->worker[i].best);
 	}
+	for (int i = 0; i < c->opened; i++)
+		search_climb_close(&c->climb[i]);
 	search_best_close(&c->best);
 	free(c->worker);
+	free(c->climb);
 }
 
-/* Of all workers; they begin anew. */
-static bool gather(struct crew *c, struct search_found *out)
+static bool start_space(struct crew *c, enum search_space space,
+			struct search_found *out)
 {
-	bool good = true;
-
-	for (int i = 0; i < c->s->jobs; i++) {
-		struct search_worker *w = &c->worker[i];
-
-		for (int k = 0; k < w->best.n; k++)
-			good &= search_keep(&c->best, &w->best.kept[k].draft,
-					    w->best.kept[k].number);
-		search_best_empty(&w->best);
-		out->drafts += w->drafts;
-		w->drafts = 0;
-		if (w->first_s > 0 &&
-		    (out->first_s <= 0 || w->first_s < out->first_s))
-			out->first_s = w->first_s;
-		good &= !w->bad;
-	}
-	return good;
+	c->work = start;
+	c->space = space;
+	run_crew(c);
+	if (!gather(c, out))
+		return false;
+	search_best_trim(&c->best, space == SEARCH_TYPE ? SEARCH_MARGIN_TYPE
+							: SEARCH_MARGIN);
+	return true;
 }
 
-static bool search_space(const struct search *s, enum search_space space,
-			 struct search_found *out)
+/* The best few of what was found, and of what became of it. */
+static bool finish(struct crew *c, int most, struct search_found *out)
 {
 	static const char *const names[] = {"type", "device", "", "every",
 					    "random"};
-	struct crew c = {.s = s, .work = start, .space = space};
-	bool good = open_crew(&c);
+	bool taken[SEARCH_KEPT_OF_EVERY] = {false}, climbed[64] = {false};
+	double last = 0;
 
-	if (good) {
-		run_crew(&c);
-		good = gather(&c, out);
-	}
-	if (good && (space == SEARCH_DEVICE || space == SEARCH_TYPE)) {
-		/* Both what was found and what it became are simulated. */
-		good = judge(s, &c.worker[0], &c.best, names[space], out);
-		if (space == SEARCH_DEVICE) {
-			for (int i = 0; i < c.best.n; i++)
-				draft_estimate(&c.worker[0].g,
-					       &c.best.kept[i].draft);
-			c.work = climb;
-			run_crew(&c);
-			good &= gather(&c, out);
+	for (int n = 0; n < most; n++) {
+		int kept = find_next(c, taken, 0, 0), at = -1;
+		enum search_space from = c->space;
+		double step = kept < 0 ? INFINITY : c->best.kept[kept].step;
+		struct draft *d = kept < 0 ? NULL : &c->best.kept[kept].draft;
+
+		for (int i = 0; i < c->climbs; i++) {
+			if (climbed[i] || c->climb[i].best_step >= step)
+				continue;
+			at = i;
+			step = c->climb[i].best_step;
+			d = &c->climb[i].best;
 		}
+		if (!d)
+			break;
+		if (at >= 0)
+			climbed[at] = true;
+		else
+			taken[kept] = true;
+		if (c->s->space == SEARCH_AUTO && at < 0)
+			from = c->best.kept[kept].number < SEARCH_DEVICE_FIRST
+				       ? SEARCH_TYPE
+				       : SEARCH_DEVICE;
+		if (fabs(step / last - 1) < 1e-9) {
+			n--;
+			continue;
+		}
+		last = step;
+		if (!search_finish(c->s, &c->worker[0].g, d, names[from], out))
+			return false;
 	}
-	if (good)
-		good = judge(s, &c.worker[0], &c.best, names[space], out);
+	return true;
+}
+
+static bool search_drafts(const struct search *s, struct search_found *out)
+{
+	struct crew c = {.s = s};
+	bool climbs = s->space == SEARCH_AUTO || s->space == SEARCH_DEVICE;
+	bool good = open_crew(&c);
+	int size = 0;
+
+	while (s->job->fleet.ranks > sizes[size].ranks)
+		size++;
+	if (s->space == SEARCH_AUTO)
+		good = good && start_space(&c, SEARCH_TYPE, out) &&
+		       start_space(&c, SEARCH_DEVICE, out);
+	else
+		good = good && start_space(&c, s->space, out);
+	good = good && judge(&c);
+	if (good && climbs) {
+		good = choose(&c, sizes[size].climbed) && climb_all(&c, out);
+	}
+	good = good && finish(&c, sizes[size].finished, out);
 	close_crew(&c);
 	return good;
 }
@@ -291,11 +451,8 @@ bool search_spaces(const struct search *s, struct search_found *out)
 	*out = (struct search_found){0};
 	if (s->space == SEARCH_SYMMETRIC)
 		good = search_symmetric(s, out);
-	else if (s->space == SEARCH_AUTO)
-		good = search_space(s, SEARCH_TYPE, out) &&
-		       search_space(s, SEARCH_DEVICE, out);
 	else
-		good = search_space(s, s->space, out);
+		good = search_drafts(s, out);
 	out->all_s = search_now() - begin;
 	return good;
 }

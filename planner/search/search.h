@@ -54,9 +54,10 @@ void search_free(struct search_found *f);
 /* Where all there is is looked at, that it may be compared with. */
 #define SEARCH_EACH_OF_EVERY 64
 #define SEARCH_KEPT_OF_EVERY 1024
-/* Estimates of alike pipelines that are so many times the best are not looked
- * into. */
+/* Estimates that are so many times the best are not looked into: of alike
+ * pipelines; and of others, which are climbed from. */
 #define SEARCH_MARGIN_TYPE 1.3
+#define SEARCH_MARGIN 2
 
 struct search_kept {
 	struct draft draft;
@@ -78,8 +79,13 @@ bool search_keep(struct search_best *b, const struct draft *d, long number);
 /* What takes longer is not kept, if it has as many pipelines and the same
  * micro-batch; 0: anything is. */
 double search_best_limit(const struct search_best *b, const struct draft *d);
+/* Drops what takes so many times the best. */
+void search_best_trim(struct search_best *b, double margin);
 
 /* ---- of the spaces ---- */
+
+/* Drafts of the device space have numbers from here on. */
+#define SEARCH_DEVICE_FIRST (INT64_C(1) << 40)
 
 /* What the search of a space may use: one for each thread. */
 struct search_worker {
@@ -100,9 +106,33 @@ void search_type(struct search_worker *w);
 void search_device(struct search_worker *w);
 void search_random(struct search_worker *w);
 void search_every(struct search_worker *w);
-/* Makes d better by moves of teams, for so many rounds. */
-void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
-		  int rounds);
+
+/* ---- climbing ---- */
+
+#define SEARCH_SEEN (1 << 10)
+
+/* Makes a draft better by moves, now and then from a worse one. */
+struct search_climb {
+	struct draft at, best;
+	double step, best_step; /* simulated, but what is guessed */
+	bool guessed;
+	struct draft_line idle; /* teams that do nothing */
+	uint64_t random;
+	int stuck;   /* moves without success */
+	long credit; /* operations that may be simulated */
+	/* By estimate: what simulation said. [SEARCH_SEEN]; owned */
+	struct search_seen {
+		double seconds, step;
+	} * seen;
+};
+
+/* False: no memory. */
+bool search_climb_open(struct search_climb *c, const struct search_kept *from,
+		       uint64_t seed);
+void search_climb_close(struct search_climb *c);
+/* So many rounds of moves; c->best is what came of it. */
+void search_climb(struct search_worker *w, struct search_climb *c, int rounds);
+
 /* ---- the last word ---- */
 
 /* Seconds of a step by simulation; INFINITY: it does not fit; NAN: no memory.
