@@ -120,6 +120,14 @@ static bool read_seconds(const char *text, double *out)
 	return !*end || !strcmp(end, "s") || !strcmp(end, "m");
 }
 
+static bool read_zero(const char *text, int *out)
+{
+	bool any = !strcmp(text, "any");
+
+	*out = any ? OPTIONS_ZERO_ANY : *text - '0';
+	return any || (strlen(text) == 1 && *out >= 0 && *out <= 3);
+}
+
 /* What popt leaves to us. False after a message. */
 static bool take(struct options *o, int option, char *text)
 {
@@ -158,11 +166,11 @@ static bool take(struct options *o, int option, char *text)
 				text);
 		break;
 	case ZERO:
-		good = strlen(text) == 1 && *text >= '0' && *text <= '3';
+		good = read_zero(text, &o->zero);
 		if (!good)
-			input_complain("--zero: %s: wanted 0, 1, 2 or 3", text);
+			input_complain("--zero: %s: wanted 0, 1, 2, 3 or any",
+				       text);
 		o->has_zero = true;
-		o->zero = *text - '0';
 		break;
 	}
 	free(text);
@@ -199,6 +207,11 @@ static bool check(const struct options *o)
 		input_complain("--cost: %s: wanted without --trace, --svg and "
 			       "--export: it has no timeline",
 			       o->cost);
+		return false;
+	}
+	if (o->zero == OPTIONS_ZERO_ANY && strcmp(o->command, "search")) {
+		input_complain("--zero: any: wanted 0, 1, 2 or 3 with %s",
+			       o->command);
 		return false;
 	}
 	if (o->export && o->json) {
@@ -296,7 +309,9 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "each later stage, to hide messages",
 		 "N"},
 		{"zero", '\0', POPT_ARG_STRING, NULL, ZERO,
-		 "what replicas share: 0 to 3", "N"},
+		 "what replicas share: 0 to 3 (that of the plan; search: 0); "
+		 "any: search tries all",
+		 "N"},
 		{"cost", '\0', POPT_ARG_STRING, &o->cost, COST,
 		 "flashflex: predict by the cost model of FlashFlex", "NAME"},
 		{"device", '\0', POPT_ARG_STRING, &o->device, DEVICE,

@@ -8,6 +8,7 @@
 #include "planner/input/plan.h"
 
 #define OPTIONS_PLANS 8
+#define OPTIONS_ZERO_ANY (-1)
 
 struct options {
 	const char *command; /* of argv */
@@ -27,7 +28,7 @@ struct options {
 	int json, symmetric, by_memory; /* not 0: so */
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero;
+	int zero;  /* or OPTIONS_ZERO_ANY: search */
 	int ahead; /* of a plan; below 0: what it says */
 };
 

@@ -22,9 +22,9 @@ struct starts {
 	int *part, *order;       /* [teams] */
 	int *sorted[2];          /* [teams]; much memory first, last */
 	int teams;
-	int *tp;           /* [types]: degree in work; 0: none */
-	int (*degree)[16]; /* [types] */
-	int *degrees;      /* [types] */
+	int *tp;                       /* [types]: degree in work; 0: none */
+	int (*degree)[SEARCH_DEGREES]; /* [types] */
+	int *degrees;                  /* [types] */
 	int micro_batch;
 	long number;
 	uint64_t random;
@@ -92,7 +92,7 @@ static void sort_teams(struct starts *s, int *order, int n, bool back)
 	}
 }
 
-/* What is left of a node goes to teams of half the size, and so on. */
+/* What is left of a node goes to the next smaller teams, and so on. */
 static void make_teams(struct starts *s)
 {
 	const struct fleet *f = &s->w->s->job->fleet;
@@ -108,7 +108,8 @@ static void make_teams(struct starts *s)
 				add_team(s, rank, tp);
 				rank += (uint32_t)tp;
 			}
-			tp /= 2;
+			for (tp--; tp > 0 && s->w->s->job->model.heads % tp;)
+				tp--;
 		}
 	}
 	for (int back = 0; back < 2; back++) {
@@ -217,7 +218,8 @@ static void try_spread(struct starts *s, int lines, enum style style)
 
 		if (lay_out(s, &d, lines, back)) {
 			trim(&d, model_units(&w->s->job->model));
-			search_look(w, &d, s->number * 2 + back);
+			search_look(w, &d,
+				    SEARCH_DEVICE_FIRST + s->number * 2 + back);
 		} else {
 			w->bad = true;
 		}
@@ -320,7 +322,8 @@ static void find_degrees(struct starts *s)
 	for (int t = 0; t < j->fleet.types; t++) {
 		s->degrees[t] = 0;
 		for (int k = 0; k < j->fleet.kinds; k++) {
-			int list[16], n = search_degrees(j, k, list);
+			int list[SEARCH_DEGREES],
+				n = search_degrees(j, k, list);
 
 			if (j->fleet.kind[k].type == t && n > s->degrees[t]) {
 				memcpy(s->degree[t], list, sizeof(list));
@@ -365,7 +368,7 @@ static void starts_close(struct starts *s)
 void search_device(struct search_worker *w)
 {
 	const struct job *j = w->s->job;
-	int batch[16], batches = search_batches(w->s, batch);
+	int batch[SEARCH_SIZES], batches = search_batches(w->s, batch);
 	struct starts s;
 
 	if (!starts_open(&s, w))
@@ -409,7 +412,7 @@ static int draw(struct starts *s, int n)
  * teams thrown into them and shuffled. */
 void search_random(struct search_worker *w)
 {
-	int batch[16], batches = search_batches(w->s, batch);
+	int batch[SEARCH_SIZES], batches = search_batches(w->s, batch);
 	struct starts s;
 
 	if (w->index || !starts_open(&s, w))

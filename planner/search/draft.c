@@ -13,7 +13,8 @@ bool drafting_open(struct drafting *g, struct job *j)
 	g->stage = calloc(MODEL_UNITS_MOST, sizeof(*g->stage));
 	g->scratch = calloc(MODEL_UNITS_MOST, sizeof(*g->scratch));
 	g->node_first = calloc(j->fleet.nodes, sizeof(*g->node_first));
-	if (g->memo && g->stage && g->scratch && g->node_first)
+	g->carried = calloc(j->fleet.nodes, 4 * sizeof(*g->carried));
+	if (g->memo && g->stage && g->scratch && g->node_first && g->carried)
 		return true;
 	drafting_close(g);
 	return false;
@@ -29,6 +30,7 @@ void drafting_close(struct drafting *g)
 	free(g->stage);
 	free(g->scratch);
 	free(g->node_first);
+	free(g->carried);
 	*g = (struct drafting){0};
 }
 
@@ -99,7 +101,8 @@ bool draft_add_line(struct draft *d)
 {
 	if (d->lines == d->room && !grow_lines(d, d->room * 2 + 1))
 		return false;
-	d->line[d->lines++].teams = 0;
+	d->line[d->lines].teams = 0;
+	d->line[d->lines++].micro_batch = d->micro_batch;
 	return true;
 }
 
@@ -139,12 +142,14 @@ bool draft_copy(struct draft *to, const struct draft *from)
 		memcpy(b->last, a->last, n * sizeof(*a->last));
 		memcpy(b->recompute, a->recompute, n * sizeof(*a->recompute));
 		b->teams = a->teams;
+		b->micro_batch = a->micro_batch;
 		b->micro_batches = a->micro_batches;
 		b->fill = a->fill;
 		b->cycle = a->cycle;
 	}
 	to->lines = from->lines;
 	to->micro_batch = from->micro_batch;
+	to->zero = from->zero;
 	to->seconds = from->seconds;
 	return true;
 }
@@ -158,7 +163,7 @@ bool draft_plan(const struct drafting *g, const struct draft *d,
 			     .global_batch = g->job->global_batch,
 			     .schedule = g->schedule,
 			     .overlap = g->overlap,
-			     .zero = g->zero,
+			     .zero = d->zero,
 			     .ahead = g->ahead};
 	snprintf(out->model, sizeof(out->model), "%s", g->job->model.name);
 	for (int i = 0; i < d->lines; i++) {
@@ -168,7 +173,7 @@ bool draft_plan(const struct drafting *g, const struct draft *d,
 
 		if (!p)
 			return false;
-		p->micro_batch = d->micro_batch;
+		p->micro_batch = l->micro_batch;
 		p->micro_batches = l->micro_batches;
 		for (int s = 0; s < l->teams; s++) {
 			struct plan_stage *st =

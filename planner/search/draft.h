@@ -19,6 +19,7 @@ struct draft_team {
 struct draft_line {
 	struct draft_team *team; /* [room]; owned */
 	int teams, room;
+	int micro_batch;
 	/* Found by draft_estimate(): */
 	int micro_batches;
 	double fill, cycle; /* seconds: the first micro-batch, each further */
@@ -29,8 +30,10 @@ struct draft_line {
 struct draft {
 	struct draft_line *line; /* [room]; owned */
 	int lines, room;
-	int micro_batch;
-	double seconds; /* estimated; INFINITY: not possible */
+	int micro_batch; /* of lines that are added */
+	/* Found by draft_estimate(): */
+	int zero;
+	double seconds; /* INFINITY: not possible */
 };
 
 /* Lines that look alike cost alike. */
@@ -39,6 +42,7 @@ struct draft_memo {
 	uint64_t key; /* 0: none */
 	int teams, room;
 	double fill, cycle;
+	bool tight;
 	int *last; /* owned */
 	bool *recompute;
 };
@@ -48,13 +52,16 @@ struct drafting {
 	struct job *job;
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero, ahead;
+	int zero, zero_most; /* which ones are tried */
+	int ahead;
 	bool by_memory;             /* layers after FlashFlex */
 	struct draft_memo *memo;    /* [DRAFT_MEMOS]; owned */
 	struct layers_stage *stage; /* of the line in work; owned */
 	double *scratch;            /* owned */
-	int *node_first;            /* owned */
+	int *node_first;            /* [node]; owned */
+	double *carried;            /* [4 * nodes]; owned */
 	double slack;
+	bool tight;       /* memory decided the line in work */
 	double give_up_s; /* 0: never */
 	double limit_s;   /* of the slowest stage, likewise */
 };

@@ -17,26 +17,26 @@ static int kind_of(const struct drafting *g, uint32_t rank)
 	return f->kind_of[f->links->node_of[rank]];
 }
 
-/* Kinds and degrees, and how near each is to the next. */
-static uint64_t line_key(const struct drafting *g, const struct draft_line *l,
-			 int micro_batch, int lines)
+/* Kinds and degrees, how near each is to the next, and which share a node. */
+static uint64_t line_key(struct drafting *g, const struct draft_line *l,
+			 int zero, int lines)
 {
 	const struct links *links = g->job->fleet.links;
-	int head[3] = {micro_batch, g->zero ? lines : 0, l->teams};
+	int head[4] = {l->micro_batch, zero, zero ? lines : 0, l->teams};
 	uint64_t h = hash_bytes(HASH_START, head, sizeof(head));
 
+	for (int i = l->teams - 1; i >= 0; i--)
+		g->node_first[links->node_of[l->team[i].rank]] = i;
 	for (int i = 0; i < l->teams; i++) {
 		uint32_t a = links->node_of[l->team[i].rank];
 		uint32_t b = i ? links->node_of[l->team[i - 1].rank] : a;
-		int x[3] = {kind_of(g, l->team[i].rank), l->team[i].tp,
-			    a == b                                       ? 0
-			    : links->island_of[a] == links->island_of[b] ? 1
-									 : 2};
+		int x[4] = {kind_of(g, l->team[i].rank), l->team[i].tp,
+			    g->node_first[a], 0};
 
 		/* Between islands it depends on which. */
-		if (x[2] == 2)
-			x[2] += (int)(links->island_of[a] * 4096 +
-				      links->island_of[b]);
+		if (links->island_of[a] != links->island_of[b])
+			x[3] = 1 + (int)(links->island_of[a] * 4096 +
+					 links->island_of[b]);
 		h = hash_bytes(h, x, sizeof(x));
 	}
 	return h ? h : 1;
@@ -51,32 +51,110 @@ static struct wire_transfer transfer(const struct drafting *g,
 }
 
 static void set_stage(struct drafting *g, struct layers_stage *s,
-		      struct draft_team team, int micro_batch, int at,
-		      int stages, int lines, int most)
+		      const struct draft_line *l, int at, int zero, int lines,
+		      int most)
 {
+	struct draft_team team = l->team[at];
 	const struct fleet_type *type = fleet_type(&g->job->fleet, team.rank);
 	double state[3];
 
 	table_state_bytes(g->job, state);
-	s->table =
-		table_of(g->job, kind_of(g, team.rank), team.tp, micro_batch);
+	s->table = table_of(g->job, kind_of(g, team.rank), team.tp,
+			    l->micro_batch);
 	s->memory = type->memory - type->reserved;
-	s->state = state[0] / (g->zero >= 3 ? lines : 1) +
-		   state[1] / (g->zero >= 2 ? lines : 1) +
-		   state[2] / (g->zero >= 1 ? lines : 1);
+	s->state = state[0] / (zero >= 3 ? lines : 1) +
+		   state[1] / (zero >= 2 ? lines : 1) +
+		   state[2] / (zero >= 1 ? lines : 1);
 	s->in_flight =
-		memory_in_flight(at, stages, most, g->schedule, g->ahead);
+		memory_in_flight(at, l->teams, most, g->schedule, g->ahead);
 	s->extra = 0;
+}
+
+/* ---- what the ways of nodes and islands carry ---- */
+
+static double *way_out(const struct drafting *g, uint32_t node)
+{
+	return &g->carried[4 * node];
+}
+
+/* No island has a higher number than nodes have. */
+static double *island_out(const struct drafting *g, uint32_t island)
+{
+	return &g->carried[4 * island + 2];
+}
+
+static void clear_line(struct drafting *g, const struct draft_line *l)
+{
+	const struct links *links = g->job->fleet.links;
+
+	for (int i = 0; i < l->teams; i++) {
+		uint32_t n = links->node_of[l->team[i].rank];
+		double *way = way_out(g, n);
+		double *island = island_out(g, links->island_of[n]);
+
+		way[0] = way[1] = island[0] = island[1] = 0;
+	}
+}
+
+/* So many messages from one to another; how long the busiest way of these is
+ * taken in all. Messages that hold their sides do not overlap in one, anyway.
+ */
+static double carry(struct drafting *g, struct draft_team from,
+		    struct draft_team to, const struct wire_transfer *t,
+		    double times)
+{
+	const struct links *links = g->job->fleet.links;
+	uint32_t a = links->node_of[from.rank], b = links->node_of[to.rank];
+	double *up = way_out(g, a), *down = way_out(g, b) + 1, most;
+
+	if (a == b)
+		return 0;
+	*up += times * t->way;
+	*down += times * t->way;
+	most = fmax(*up, *down);
+	if (t->out > 0 || t->in > 0) {
+		double *out = island_out(g, links->island_of[a]);
+		double *in = island_out(g, links->island_of[b]) + 1;
+
+		*out += times * t->out;
+		*in += times * t->in;
+		most = fmax(most, fmax(*out, *in));
+	}
+	return most;
+}
+
+/* All pipelines: no step is shorter than the busiest way is taken. */
+static double ways_seconds(struct drafting *g, const struct draft *d)
+{
+	double most = 0;
+
+	for (int i = 0; i < d->lines; i++)
+		clear_line(g, &d->line[i]);
+	for (int i = 0; i < d->lines; i++) {
+		const struct draft_line *l = &d->line[i];
+		double bytes = table_boundary_bytes(g->job, l->micro_batch);
+
+		for (int s = 0; s + 1 < l->teams; s++) {
+			struct draft_team a = l->team[s], b = l->team[s + 1];
+			struct wire_transfer t = transfer(g, a, b, bytes);
+
+			most = fmax(most, carry(g, a, b, &t, l->micro_batches));
+			t = transfer(g, b, a, bytes);
+			most = fmax(most, carry(g, b, a, &t, l->micro_batches));
+		}
+	}
+	return most;
 }
 
 /* Blocking messages hold both sides, eager ones who sends; others only take the
  * ways of nodes. */
 static double charge(struct drafting *g, const struct draft_line *l,
-		     int micro_batch, double *through)
+		     double *through)
 {
-	double bytes = table_boundary_bytes(g->job, micro_batch), ways = 0;
+	double bytes = table_boundary_bytes(g->job, l->micro_batch), ways = 0;
 
 	*through = 0;
+	clear_line(g, l);
 	for (int i = 0; i + 1 < l->teams; i++) {
 		struct wire_transfer a =
 			transfer(g, l->team[i], l->team[i + 1], bytes);
@@ -85,7 +163,8 @@ static double charge(struct drafting *g, const struct draft_line *l,
 
 		g->scratch[i] = a.seconds + b.seconds;
 		*through += a.seconds + b.seconds;
-		ways = fmax(ways, fmax(a.way, b.way));
+		ways = fmax(ways, carry(g, l->team[i], l->team[i + 1], &a, 1));
+		ways = fmax(ways, carry(g, l->team[i + 1], l->team[i], &b, 1));
 		if (g->overlap == PLAN_BLOCKING) {
 			g->stage[i].extra += a.seconds + b.seconds;
 			g->stage[i + 1].extra += a.seconds + b.seconds;
@@ -129,23 +208,23 @@ static void keep_split(struct drafting *g, struct draft_line *l)
 	}
 }
 
-static void find_line(struct drafting *g, struct draft_line *l, int micro_batch,
+static void find_line(struct drafting *g, struct draft_line *l, int zero,
 		      int lines)
 {
 	int units = model_units(&g->job->model);
-	int most = g->job->global_batch / micro_batch;
+	int most = g->job->global_batch / l->micro_batch;
 	double ways, through, slowest;
 
 	l->fill = l->cycle = INFINITY;
+	g->tight = true;
 	if (l->teams < 1 || l->teams > units)
 		return;
 	for (int i = 0; i < l->teams; i++) {
-		set_stage(g, &g->stage[i], l->team[i], micro_batch, i, l->teams,
-			  lines, most);
+		set_stage(g, &g->stage[i], l, i, zero, lines, most);
 		if (!g->stage[i].table || g->stage[i].table->missing)
 			return;
 	}
-	ways = charge(g, l, micro_batch, &through);
+	ways = charge(g, l, &through);
 	if (g->by_memory) {
 		double memory[MODEL_UNITS_MOST];
 
@@ -160,10 +239,13 @@ static void find_line(struct drafting *g, struct draft_line *l, int micro_batch,
 		return;
 	time_line(g, l, ways, through);
 	keep_split(g, l);
+	g->tight = false;
+	for (int i = 0; i < l->teams; i++)
+		g->tight |= g->stage[i].tight || g->stage[i].recompute;
 }
 
 static void remember(struct draft_memo *m, const struct draft_line *l,
-		     uint64_t key)
+		     uint64_t key, bool tight)
 {
 	size_t n = (size_t)l->teams;
 
@@ -182,27 +264,29 @@ static void remember(struct draft_memo *m, const struct draft_line *l,
 	m->teams = l->teams;
 	m->fill = l->fill;
 	m->cycle = l->cycle;
+	m->tight = tight;
 	memcpy(m->last, l->last, n * sizeof(*l->last));
 	memcpy(m->recompute, l->recompute, n * sizeof(*l->recompute));
 }
 
-static void estimate_line(struct drafting *g, struct draft_line *l,
-			  int micro_batch, int lines)
+static void estimate_line(struct drafting *g, struct draft_line *l, int zero,
+			  int lines)
 {
-	uint64_t key = line_key(g, l, micro_batch, lines);
+	uint64_t key = line_key(g, l, zero, lines);
 	struct draft_memo *m = &g->memo[key % DRAFT_MEMOS];
 
 	if (m->key == key && m->teams == l->teams) {
 		l->fill = m->fill;
 		l->cycle = m->cycle;
+		g->tight = m->tight;
 		memcpy(l->last, m->last, (size_t)l->teams * sizeof(*l->last));
 		memcpy(l->recompute, m->recompute,
 		       (size_t)l->teams * sizeof(*l->recompute));
 		return;
 	}
-	find_line(g, l, micro_batch, lines);
+	find_line(g, l, zero, lines);
 	if (l->teams > 0 && (g->limit_s <= 0 || !isinf(l->cycle)))
-		remember(m, l, key);
+		remember(m, l, key, g->tight);
 }
 
 /* ---- batch shares ---- */
@@ -214,24 +298,95 @@ static long within(const struct draft_line *l, double seconds)
 	return m < 1 ? 1 : m > 1e9 ? (long)1e9 : (long)m;
 }
 
-/* So that all end at about the same time: the least time in which all
- * micro-batches are done; who would be done last gives back what is too much.
- */
+static double end_of(const struct draft_line *l, int micro_batches)
+{
+	return l->fill + (micro_batches - 1) * l->cycle;
+}
+
+/* Who would be done last gives back what is too much: sequences left over,
+ * where sizes of micro-batches differ. */
+static long give_back(struct draft *d, long over)
+{
+	while (over > 0) {
+		struct draft_line *last = NULL;
+		double most = -1;
+
+		for (int i = 0; i < d->lines; i++) {
+			struct draft_line *l = &d->line[i];
+			double t = end_of(l, l->micro_batches);
+
+			if (l->micro_batches > 1 && l->micro_batch <= over &&
+			    t > most) {
+				most = t;
+				last = l;
+			}
+		}
+		if (!last)
+			break;
+		last->micro_batches--;
+		over -= last->micro_batch;
+	}
+	return over;
+}
+
+enum { EXCHANGED_MOST = 4 };
+
+/* One gives back a few micro-batches too many, another one takes smaller ones
+ * for them. False: no two can. */
+static bool exchange(struct draft *d, long over)
+{
+	struct draft_line *giver = NULL, *taker = NULL;
+	int given = 0, taken = 0;
+	double least = INFINITY;
+
+	for (int a = 0; a < d->lines; a++) {
+		for (int b = 0; b < d->lines; b++) {
+			struct draft_line *x = &d->line[a], *y = &d->line[b];
+
+			for (int i = 1;
+			     i <= EXCHANGED_MOST && i < x->micro_batches; i++) {
+				long more = (long)i * x->micro_batch - over;
+				int k = (int)(more / y->micro_batch);
+				double t = end_of(y, y->micro_batches + k);
+
+				if (a == b || more < 0 ||
+				    more % y->micro_batch || t >= least)
+					continue;
+				least = t;
+				giver = x;
+				taker = y;
+				given = i;
+				taken = k;
+			}
+		}
+	}
+	if (!giver)
+		return false;
+	giver->micro_batches -= given;
+	taker->micro_batches += taken;
+	return true;
+}
+
+/* So that all end at about the same time: the least time in which all sequences
+ * are done. */
 static double share(struct draft *d, int total)
 {
 	double low = 0, high = 0, end = 0;
-	long sum = 0;
+	long sum = 0, each = 0;
 
-	for (int i = 0; i < d->lines; i++)
+	for (int i = 0; i < d->lines; i++) {
 		high = fmax(high, d->line[i].fill + total * d->line[i].cycle);
-	if (isinf(high) || total < d->lines)
+		each += d->line[i].micro_batch;
+	}
+	if (isinf(high) || total < each)
 		return INFINITY;
 	for (int k = 0; k < 50 && high - low > 1e-7 * high; k++) {
 		double middle = (low + high) / 2;
 
 		sum = 0;
 		for (int i = 0; i < d->lines; i++)
-			sum += within(&d->line[i], middle);
+			sum += within(&d->line[i], middle) *
+			       d->line[i].micro_batch;
 		if (sum >= total)
 			high = middle;
 		else
@@ -239,30 +394,16 @@ static double share(struct draft *d, int total)
 	}
 	sum = 0;
 	for (int i = 0; i < d->lines; i++) {
-		d->line[i].micro_batches = (int)within(&d->line[i], high);
-		sum += d->line[i].micro_batches;
-	}
-	while (sum > total) {
-		int last = -1;
-		double most = -1;
+		struct draft_line *l = &d->line[i];
 
-		for (int i = 0; i < d->lines; i++) {
-			struct draft_line *l = &d->line[i];
-			double t = l->fill + (l->micro_batches - 1) * l->cycle;
-
-			if (l->micro_batches > 1 && t > most) {
-				most = t;
-				last = i;
-			}
-		}
-		if (last < 0)
-			return INFINITY;
-		d->line[last].micro_batches--;
-		sum--;
+		l->micro_batches = (int)within(l, high);
+		sum += (long)l->micro_batches * l->micro_batch;
 	}
+	sum = give_back(d, sum - total);
+	if (sum && !exchange(d, sum))
+		return INFINITY;
 	for (int i = 0; i < d->lines; i++)
-		end = fmax(end, d->line[i].fill + (d->line[i].micro_batches -
-						   1) * d->line[i].cycle);
+		end = fmax(end, end_of(&d->line[i], d->line[i].micro_batches));
 	return end;
 }
 
@@ -306,12 +447,12 @@ static void count_crowds(struct drafting *g, const struct draft *d)
 }
 
 /* Each unit is summed as fast as the slowest of its owners can. */
-static double sync_seconds(struct drafting *g, const struct draft *d)
+static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 {
 	const struct fleet *f = &g->job->fleet;
 	int units = model_units(&g->job->model), n = d->lines;
 	double rate[MODEL_UNITS_MOST], most = 0;
-	double volume = 2.0 * (n - 1) / n * (g->zero == 3 ? 1.5 : 1);
+	double volume = 2.0 * (n - 1) / n * (zero == 3 ? 1.5 : 1);
 	const struct table *t;
 	uint32_t home[MODEL_UNITS_MOST];
 	bool apart[MODEL_UNITS_MOST];
@@ -338,7 +479,7 @@ static double sync_seconds(struct drafting *g, const struct draft *d)
 		}
 	}
 	t = table_of(g->job, kind_of(g, d->line[0].team[0].rank),
-		     d->line[0].team[0].tp, d->micro_batch);
+		     d->line[0].team[0].tp, d->line[0].micro_batch);
 	if (!t)
 		return INFINITY;
 	for (int i = 0; i < n; i++) {
@@ -398,7 +539,8 @@ static double shared_seconds(struct drafting *g, const struct draft *d)
 	return most;
 }
 
-static double update_seconds(struct drafting *g, const struct draft *d)
+static double update_seconds(struct drafting *g, const struct draft *d,
+			     int zero)
 {
 	double most = 0;
 
@@ -408,7 +550,7 @@ static double update_seconds(struct drafting *g, const struct draft *d)
 		for (int s = 0, u = 0; s < l->teams; s++) {
 			const struct table *t =
 				table_of(g->job, kind_of(g, l->team[s].rank),
-					 l->team[s].tp, d->micro_batch);
+					 l->team[s].tp, l->micro_batch);
 
 			if (t)
 				most = fmax(most,
@@ -416,41 +558,89 @@ static double update_seconds(struct drafting *g, const struct draft *d)
 			u = l->last[s] + 1;
 		}
 	}
-	return most / (g->zero ? d->lines : 1);
+	return most / (zero ? d->lines : 1);
 }
 
 double draft_first_line(struct drafting *g, struct draft *d, int lines,
 			double most_s)
 {
 	struct draft_line *l = &d->line[0];
-	int total = g->job->global_batch / d->micro_batch;
+	int total = g->job->global_batch / l->micro_batch;
 	int each = (total + lines - 1) / lines;
 
+	/* No memory is scarcer than with the last of them. */
 	g->limit_s = isinf(most_s) ? 0 : most_s / each;
-	estimate_line(g, l, d->micro_batch, lines);
+	estimate_line(g, l, g->zero_most, lines);
 	g->limit_s = 0;
 	return l->fill + (each - 1) * l->cycle;
 }
 
-void draft_estimate(struct drafting *g, struct draft *d)
+/* Without what follows the passes; tells if more memory might help. */
+static double pipe_seconds(struct drafting *g, struct draft *d, int zero,
+			   bool *tight)
 {
-	double sync;
+	double seconds;
 
-	d->seconds = INFINITY;
+	*tight = false;
 	for (int i = 0; i < d->lines; i++) {
-		estimate_line(g, &d->line[i], d->micro_batch, d->lines);
-		if (isinf(d->line[i].cycle))
-			return;
+		estimate_line(g, &d->line[i], zero, d->lines);
+		*tight |= g->tight;
+		if (isinf(d->line[i].cycle)) {
+			*tight = true;
+			return INFINITY;
+		}
 	}
-	d->seconds = share(d, g->job->global_batch / d->micro_batch);
-	if (isinf(d->seconds))
-		return;
-	if (g->give_up_s > 0 && d->seconds > g->give_up_s) {
-		d->seconds = INFINITY;
-		return;
-	}
-	sync = sync_seconds(g, d) + shared_seconds(g, d);
+	seconds = share(d, g->job->global_batch);
+	if (isinf(seconds) || (g->give_up_s > 0 && seconds > g->give_up_s))
+		return INFINITY;
+	return fmax(seconds, ways_seconds(g, d));
+}
+
+static double after_seconds(struct drafting *g, const struct draft *d, int zero)
+{
+	double sync = sync_seconds(g, d, zero) + shared_seconds(g, d);
+
 	if (g->overlap == PLAN_OVERLAP_FULL)
 		sync /= 2;
-	d->seconds += sync + update_seconds(g, d);
+	return sync + update_seconds(g, d, zero);
+}
+
+#define HARDLY 0.99
+
+/* As little is spread over pipelines as is as good. */
+void draft_estimate(struct drafting *g, struct draft *d)
+{
+	int at = g->zero, last = d->lines > 1 ? g->zero_most : g->zero;
+	bool tight;
+	double pipe = pipe_seconds(g, d, at, &tight);
+
+	d->zero = at;
+	d->seconds = pipe;
+	if (!isinf(pipe))
+		d->seconds += after_seconds(g, d, at);
+	for (int zero = at + 1; zero <= last; zero++) {
+		double seconds;
+
+		/* The second one costs what the first one does, and the third
+		 * one more; they have more memory. */
+		if (!tight && zero > 1)
+			break;
+		if (tight) {
+			double before = pipe;
+
+			pipe = pipe_seconds(g, d, zero, &tight);
+			at = zero;
+			/* More memory that makes no difference: even more of
+			 * it makes none. */
+			tight &= !(pipe > HARDLY * before);
+		}
+		seconds = isinf(pipe) ? pipe : pipe + after_seconds(g, d, zero);
+		if (seconds < d->seconds * (1 - 1e-6)) {
+			d->seconds = seconds;
+			d->zero = zero;
+		}
+	}
+	/* What was found on the way is of the last one. */
+	if (at > d->zero && !isinf(d->seconds))
+		pipe_seconds(g, d, d->zero, &tight);
 }

@@ -63,7 +63,7 @@ static void place(struct every *e, int i)
 static void make_teams(struct every *e, uint32_t rank)
 {
 	const struct fleet *f = &e->w->s->job->fleet;
-	int degree[16], n;
+	int degree[SEARCH_DEGREES], n;
 	uint32_t node, end;
 
 	if (rank == f->ranks) {
@@ -85,7 +85,7 @@ static void make_teams(struct every *e, uint32_t rank)
 void search_every(struct search_worker *w)
 {
 	struct every e = {.w = w};
-	int batch[16], batches = search_batches(w->s, batch);
+	int batch[SEARCH_SIZES], batches = search_batches(w->s, batch);
 
 	if (w->s->job->fleet.ranks > RANKS_MOST)
 		return;

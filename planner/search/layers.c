@@ -42,17 +42,21 @@ static bool fits(const struct layers_stage *s, int first, int end,
 }
 
 /* The most units from `first` on, up to `most`, within a time. */
-static int reach(const struct layers_stage *s, int first, int most,
-		 double seconds, bool recompute)
+static int reach(struct layers_stage *s, int first, int most, double seconds,
+		 bool recompute)
 {
 	int low = first, high = most; /* all up to low are possible */
 
 	while (low < high) {
 		int end = low + (high - low + 1) / 2;
 
-		if (passes(s->table, first, end, recompute) + s->extra <=
-			    seconds &&
-		    fits(s, first, end, recompute))
+		bool soon =
+			passes(s->table, first, end, recompute) + s->extra <=
+			seconds;
+		bool good = soon && fits(s, first, end, recompute);
+
+		s->tight |= soon && !good;
+		if (good)
 			low = end;
 		else
 			high = end - 1;
@@ -68,6 +72,7 @@ static bool fill(struct layers_stage *s, int stages, int units, double seconds)
 	for (int i = 0; i < stages; i++) {
 		int most = units - (stages - 1 - i), end, again;
 
+		s[i].tight = false;
 		end = reach(&s[i], first, most, seconds, false);
 		again = end < most ? reach(&s[i], first, most, seconds, true)
 				   : end;
@@ -149,6 +154,7 @@ double layers_by_memory(struct layers_stage *s, int stages, int units,
 		s[i].first = first;
 		s[i].last = end - 1;
 		s[i].recompute = !fits(&s[i], first, end, false);
+		s[i].tight = s[i].recompute;
 		if (s[i].recompute && !fits(&s[i], first, end, true))
 			return INFINITY;
 		most = fmax(most, layers_seconds(&s[i]));

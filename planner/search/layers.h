@@ -18,6 +18,7 @@ struct layers_stage {
 	/* Found: */
 	int first, last;
 	bool recompute;
+	bool tight; /* with more memory it might have held more */
 };
 
 /* Seconds of the slowest stage, or INFINITY if nothing fits. Slack above 1

@@ -9,8 +9,14 @@
 
 #include "planner/input/input.h"
 
-/* Drafts that are climbed from, and those that are simulated in the end. */
-#define CLIMBED 8
+/* Operations that are simulated before the climb, and drafts at least. */
+#define JUDGED 3000000
+#define JUDGED_LEAST 8
+/* Drafts that are climbed from, of clusters up to so many devices. */
+static const struct {
+	uint32_t ranks;
+	int climbed, finished;
+} sizes[] = {{64, 24, 8}, {512, 12, 3}, {UINT32_MAX, 8, 3}};
 
 double search_now(void)
 {
@@ -25,19 +31,27 @@ bool search_over(const struct search_worker *w)
 	return w->s->budget_s > 0 && search_now() - w->begin_s > w->s->budget_s;
 }
 
-int search_degrees(const struct job *j, int kind, int out[16])
+int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES])
 {
 	int ranks = (int)j->fleet.kind[kind].ranks, n = 0;
 
-	for (int tp = 1; tp <= ranks && n < 16; tp *= 2)
+	for (int tp = 1; tp <= ranks && n < SEARCH_DEGREES; tp++)
 		if (j->model.heads % tp == 0)
 			out[n++] = tp;
-	if ((ranks & (ranks - 1)) && j->model.heads % ranks == 0 && n < 16)
-		out[n++] = ranks;
 	return n;
 }
 
-int search_batches(const struct search *s, int out[16])
+int search_sizes(const struct search *s, int out[SEARCH_SIZES])
+{
+	int n = 0;
+
+	for (int b = 1; !s->micro_batch && b <= SEARCH_SIZES; b++)
+		if (b <= s->job->global_batch)
+			out[n++] = b;
+	return n;
+}
+
+int search_batches(const struct search *s, int out[SEARCH_SIZES])
 {
 	int n = 0;
 
@@ -45,78 +59,21 @@ int search_batches(const struct search *s, int out[16])
 		out[0] = s->micro_batch;
 		return s->job->global_batch % s->micro_batch == 0;
 	}
-	for (int b = 1; b <= 16; b *= 2)
+	for (int b = 1; b <= SEARCH_SIZES; b++)
 		if (s->job->global_batch % b == 0)
 			out[n++] = b;
 	return n;
 }
 
-/* ---- the best drafts ---- */
-
-static bool is_before(double a, long i, double b, long k)
-{
-	return a < b || (a == b && i < k);
-}
-
-/* Much the same as one that is better: it would climb to the same place. */
-static int find_like(const struct search_best *b, const struct draft *d)
-{
-	for (int i = 0; i < b->n; i++)
-		if (b->draft[i].seconds == d->seconds &&
-		    b->draft[i].lines == d->lines)
-			return i;
-	return -1;
-}
-
-bool search_keep(struct search_best *b, const struct draft *d, long number)
-{
-	int at, like = find_like(b, d);
-	struct draft last;
-
-	if (isinf(d->seconds))
-		return true;
-	if (like >= 0) {
-		if (number > b->number[like])
-			return true;
-		b->number[like] = number;
-		return draft_copy(&b->draft[like], d);
-	}
-	if (b->n == SEARCH_KEPT &&
-	    !is_before(d->seconds, number, b->draft[b->n - 1].seconds,
-		       b->number[b->n - 1]))
-		return true;
-	if (b->n < SEARCH_KEPT)
-		b->n++;
-	last = b->draft[b->n - 1];
-	for (at = b->n - 1;
-	     at > 0 && is_before(d->seconds, number, b->draft[at - 1].seconds,
-				 b->number[at - 1]);
-	     at--) {
-		b->draft[at] = b->draft[at - 1];
-		b->number[at] = b->number[at - 1];
-	}
-	b->draft[at] = last;
-	b->number[at] = number;
-	return draft_copy(&b->draft[at], d);
-}
-
 void search_look(struct search_worker *w, struct draft *d, long number)
 {
-	if (w->best.n == SEARCH_KEPT)
-		w->g.give_up_s = w->best.draft[SEARCH_KEPT - 1].seconds;
+	w->g.give_up_s = search_best_limit(&w->best, d);
 	draft_estimate(&w->g, d);
 	w->g.give_up_s = 0;
 	w->drafts++;
 	if (w->first_s <= 0 && !isinf(d->seconds))
 		w->first_s = search_now() - w->begin_s;
 	w->bad |= !search_keep(&w->best, d, number);
-}
-
-void search_best_free(struct search_best *b)
-{
-	for (int i = 0; i < SEARCH_KEPT; i++)
-		draft_free(&b->draft[i]);
-	b->n = 0;
 }
 
 /* ---- threads ---- */
@@ -126,7 +83,10 @@ struct crew {
 	struct search_worker *worker; /* [jobs] */
 	void (*work)(struct search_worker *w, struct crew *c);
 	enum search_space space;
-	struct search_best *best; /* what is climbed from */
+	struct search_best best;    /* what is climbed from */
+	struct search_climb *climb; /* [climbs] */
+	int climbs, rounds;         /* of the phase in work */
+	int opened;
 };
 
 struct errand {
@@ -180,136 +140,126 @@ static void start(struct search_worker *w, struct crew *c)
 	}
 }
 
-/* Draft k is climbed by one worker, whatever the others do. */
+/* How far each slice of a search by time goes, and which ones those that are
+ * far behind take part in. */
+enum { SLICE_ROUNDS = 8, BEHIND = 4 };
+#define FAR_BEHIND 1.05
+
+static double best_of(const struct crew *c, const struct search_worker *w)
+{
+	double best = INFINITY;
+
+	for (int k = w->index; k < c->climbs; k += w->workers)
+		best = fmin(best, c->climb[k].best_step);
+	return best;
+}
+
+/* Climb k is one worker's, whatever the others do. */
 static void climb(struct search_worker *w, struct crew *c)
 {
 	const struct search *s = c->s;
-	int n = c->best->n < CLIMBED ? c->best->n : CLIMBED;
-	uint64_t seed = (uint64_t)s->seed * 1000003;
+	bool timed = s->budget_s > 0;
 
 	for (int slice = 0; !w->bad; slice++) {
-		for (int k = w->index; k < n && !w->bad; k += w->workers)
-			search_climb(w, &c->best->draft[k],
-				     seed + (uint64_t)(k + slice * 64),
-				     s->budget_s > 0 ? 8 : s->rounds);
+		double best = best_of(c, w);
+
+		for (int k = w->index; k < c->climbs && !w->bad;
+		     k += w->workers)
+			if (slice % BEHIND == 0 ||
+			    c->climb[k].best_step <= best * FAR_BEHIND)
+				search_climb(w, &c->climb[k],
+					     timed ? SLICE_ROUNDS : c->rounds);
 		if (w->index == 0 && s->progress)
-			s->progress(s->budget_s > 0
-					    ? (search_now() - w->begin_s) /
-						      s->budget_s
-					    : 1,
-				    c->best->draft[0].seconds, s->ctx);
-		if (s->budget_s <= 0 || search_over(w))
+			s->progress(timed ? (search_now() - w->begin_s) /
+						    s->budget_s
+					  : 1,
+				    best_of(c, w), s->ctx);
+		if (!timed || w->index >= c->climbs || search_over(w))
 			break;
 	}
 }
 
-/* ---- the last word ---- */
+/* ---- the drafts that are climbed from ---- */
 
-static bool simulate(const struct search *s, const struct drafting *g,
-		     const struct draft *d, const char *from,
-		     struct search_found *out)
+/* The best ones of all are; else estimates would have the last word. */
+static bool judge(struct crew *c)
 {
-	struct plan p;
-	struct cost c;
+	long left = JUDGED;
 
-	if (!draft_plan(g, d, &p) || !cost_of(s->job, &p, NULL, NULL, &c)) {
-		plan_close(&p);
-		return false;
-	}
-	if (c.fits && (!out->plan.pipelines || c.step < out->cost.step)) {
-		/* Of plans that are as good, one is told of. */
-		if (out->plan.pipelines &&
-		    out->cost.step > c.step * (1 + 1e-6)) {
-			plan_close(&out->second);
-			cost_free(&out->second_cost);
-			out->second = out->plan;
-			out->second_cost = out->cost;
-		} else {
-			plan_close(&out->plan);
-			cost_free(&out->cost);
-		}
-		out->plan = p;
-		out->cost = c;
-		out->from = from;
-		return true;
-	}
-	if (c.fits && c.step > out->cost.step * (1 + 1e-6) &&
-	    (!out->second.pipelines || c.step < out->second_cost.step)) {
-		plan_close(&out->second);
-		cost_free(&out->second_cost);
-		out->second = p;
-		out->second_cost = c;
-		return true;
-	}
-	cost_free(&c);
-	plan_close(&p);
-	return true;
-}
+	for (int i = 0; i < c->best.n; i++) {
+		struct search_kept *k = &c->best.kept[i];
 
-static bool judge(const struct search *s, struct search_worker *w,
-		  struct search_best *b, const char *from,
-		  struct search_found *out)
-{
-	static const double slacks[] = {1, 1.02, 1.05, 1.1};
-	double most = INFINITY;
-
-	for (int i = 0; i < b->n; i++)
-		most = fmin(most, b->draft[i].seconds * SEARCH_MARGIN);
-	for (int i = 0; i < b->n; i++) {
-		if (b->draft[i].seconds > most)
-			continue;
-		/* A slower slowest stage may make the way through shorter. */
-		for (size_t k = 0; k < (i < 4 ? 4 : 1); k++) {
-			drafting_forget(&w->g);
-			w->g.slack = slacks[k];
-			draft_estimate(&w->g, &b->draft[i]);
-			if (isinf(b->draft[i].seconds))
-				continue;
-			if (!simulate(s, &w->g, &b->draft[i], from, out))
-				return false;
-		}
-	}
-	w->g.slack = 1;
-	drafting_forget(&w->g);
-	return true;
-}
-
-static bool open_crew(struct crew *c)
-{
-	double now = search_now();
-
-	c->worker = calloc((size_t)c->s->jobs, sizeof(*c->worker));
-	c->best = calloc(1, sizeof(*c->best));
-	if (!c->worker || !c->best)
-		return false;
-	for (int i = 0; i < c->s->jobs; i++) {
-		struct search_worker *w = &c->worker[i];
-
-		w->s = c->s;
-		w->index = i;
-		w->workers = c->s->jobs;
-		w->begin_s = now;
-		if (!drafting_open(&w->g, c->s->job))
+		left -= search_operations(&k->draft);
+		if (left < 0 && i >= JUDGED_LEAST)
+			break;
+		k->step = search_step(c->s, &c->worker[0].g, &k->draft);
+		if (isnan(k->step))
 			return false;
-		w->g.schedule = c->s->schedule;
-		w->g.overlap = c->s->overlap;
-		w->g.zero = c->s->zero;
-		w->g.ahead = c->s->ahead;
-		w->g.by_memory = c->s->by_memory;
 	}
 	return true;
 }
 
-static void close_crew(struct crew *c)
+/* Of those that are not taken, the one that takes least; with this micro-batch
+ * or number of pipelines only, if these are not 0. -1: none. */
+static int find_next(const struct crew *c, const bool *taken, int micro_batch,
+		     int lines)
 {
-	for (int i = 0; c->worker && i < c->s->jobs; i++) {
-		drafting_close(&c->worker[i].g);
-		search_best_free(&c->worker[i].best);
+	int best = -1;
+
+	for (int i = 0; i < c->best.n; i++) {
+		const struct search_kept *k = &c->best.kept[i];
+
+		if (taken[i] || isnan(k->step) || isinf(k->step) ||
+		    (micro_batch && k->draft.micro_batch != micro_batch) ||
+		    (lines && k->draft.lines != lines))
+			continue;
+		if (best < 0 || k->step < c->best.kept[best].step)
+			best = i;
 	}
-	if (c->best)
-		search_best_free(c->best);
-	free(c->worker);
-	free(c->best);
+	return best;
+}
+
+static bool is_like_taken(const struct crew *c, const bool *taken, int i)
+{
+	for (int k = 0; k < c->best.n; k++)
+		if (taken[k] && k != i &&
+		    c->best.kept[k].draft.lines == c->best.kept[i].draft.lines)
+			return true;
+	return false;
+}
+
+/* The best quarter; the best of each micro-batch; the best of each number of
+ * pipelines; and what else is good. */
+static bool choose(struct crew *c, int most)
+{
+	bool taken[SEARCH_KEPT_OF_EVERY] = {false};
+	bool passed[SEARCH_KEPT_OF_EVERY] = {false};
+	int order[64], n = 0, i;
+
+	while (n < most / 4 && (i = find_next(c, taken, 0, 0)) >= 0)
+		taken[order[n++] = i] = true;
+	for (int b = 1; b <= SEARCH_SIZES && n < most; b++)
+		if ((i = find_next(c, taken, b, 0)) >= 0)
+			taken[order[n++] = i] = true;
+	for (int k = 0; k < c->best.n; k++)
+		passed[k] = taken[k];
+	while (n < most && (i = find_next(c, passed, 0, 0)) >= 0) {
+		passed[i] = true;
+		if (!is_like_taken(c, taken, i))
+			taken[order[n++] = i] = true;
+	}
+	while (n < most && (i = find_next(c, taken, 0, 0)) >= 0)
+		taken[order[n++] = i] = true;
+	c->climb = calloc((size_t)most, sizeof(*c->climb));
+	if (!c->climb)
+		return false;
+	for (; c->climbs < n; c->climbs++, c->opened++)
+		if (!search_climb_open(&c->climb[c->climbs],
+				       &c->best.kept[order[c->climbs]],
+				       (uint64_t)c->s->seed * 1000003 +
+					       (uint64_t)c->climbs))
+			return false;
+	return true;
 }
 
 /* Of all workers; they begin anew. */
@@ -321,9 +271,9 @@ static bool gather(struct crew *c, struct search_found *out)
 		struct search_worker *w = &c->worker[i];
 
 		for (int k = 0; k < w->best.n; k++)
-			good &= search_keep(c->best, &w->best.draft[k],
-					    w->best.number[k]);
-		search_best_free(&w->best);
+			good &= search_keep(&c->best, &w->best.kept[k].draft,
+					    w->best.kept[k].number);
+		search_best_empty(&w->best);
 		out->drafts += w->drafts;
 		w->drafts = 0;
 		if (w->first_s > 0 &&
@@ -334,32 +284,161 @@ static bool gather(struct crew *c, struct search_found *out)
 	return good;
 }
 
-static bool search_space(const struct search *s, enum search_space space,
-			 struct search_found *out)
+/* Those that have come furthest first; of equals, as they were. */
+static void sort_climbs(struct crew *c)
+{
+	for (int i = 1; i < c->climbs; i++)
+		for (int k = i;
+		     k > 0 && c->climb[k].best_step < c->climb[k - 1].best_step;
+		     k--) {
+			struct search_climb x = c->climb[k];
+
+			c->climb[k] = c->climb[k - 1];
+			c->climb[k - 1] = x;
+		}
+}
+
+/* By rounds: all go a little, a third of them further, a few of these still
+ * further. By time: workers decide on their own. */
+static bool climb_all(struct crew *c, struct search_found *out)
+{
+	bool good = true;
+
+	c->work = climb;
+	for (int phase = 0; phase < 3 && good; phase++) {
+		c->rounds = c->s->rounds * (1 << 2 * phase) / 4;
+		if (!c->rounds && phase < 2)
+			continue;
+		run_crew(c);
+		good = gather(c, out);
+		if (c->s->budget_s > 0)
+			break;
+		sort_climbs(c);
+		c->climbs = (c->climbs + 2) / 3;
+	}
+	c->climbs = c->opened;
+	return good;
+}
+
+/* ---- all of it ---- */
+
+static bool open_crew(struct crew *c)
+{
+	double now = search_now();
+	bool every = c->s->space == SEARCH_EVERY;
+	int most = every ? SEARCH_KEPT_OF_EVERY : SEARCH_KEPT;
+	int each = every ? SEARCH_EACH_OF_EVERY : SEARCH_EACH;
+
+	c->worker = calloc((size_t)c->s->jobs, sizeof(*c->worker));
+	if (!c->worker || !search_best_open(&c->best, most, each))
+		return false;
+	for (int i = 0; i < c->s->jobs; i++) {
+		struct search_worker *w = &c->worker[i];
+
+		w->s = c->s;
+		w->index = i;
+		w->workers = c->s->jobs;
+		w->begin_s = now;
+		if (!drafting_open(&w->g, c->s->job) ||
+		    !search_best_open(&w->best, most, each))
+			return false;
+		w->g.schedule = c->s->schedule;
+		w->g.overlap = c->s->overlap;
+		w->g.zero = c->s->zero < 0 ? 0 : c->s->zero;
+		w->g.zero_most = c->s->zero < 0 ? 3 : c->s->zero;
+		w->g.ahead = c->s->ahead;
+		w->g.by_memory = c->s->by_memory;
+	}
+	return true;
+}
+
+static void close_crew(struct crew *c)
+{
+	for (int i = 0; c->worker && i < c->s->jobs; i++) {
+		drafting_close(&c->worker[i].g);
+		search_best_close(&c->worker[i].best);
+	}
+	for (int i = 0; i < c->opened; i++)
+		search_climb_close(&c->climb[i]);
+	search_best_close(&c->best);
+	free(c->worker);
+	free(c->climb);
+}
+
+static bool start_space(struct crew *c, enum search_space space,
+			struct search_found *out)
+{
+	c->work = start;
+	c->space = space;
+	run_crew(c);
+	if (!gather(c, out))
+		return false;
+	search_best_trim(&c->best, space == SEARCH_TYPE ? SEARCH_MARGIN_TYPE
+							: SEARCH_MARGIN);
+	return true;
+}
+
+/* The best few of what was found, and of what became of it. */
+static bool finish(struct crew *c, int most, struct search_found *out)
 {
 	static const char *const names[] = {"type", "device", "", "every",
 					    "random"};
-	struct crew c = {.s = s, .work = start, .space = space};
-	bool good = open_crew(&c);
+	bool taken[SEARCH_KEPT_OF_EVERY] = {false}, climbed[64] = {false};
+	double last = 0;
 
-	if (good) {
-		run_crew(&c);
-		good = gather(&c, out);
-	}
-	if (good && (space == SEARCH_DEVICE || space == SEARCH_TYPE)) {
-		/* Both what was found and what it became are simulated. */
-		good = judge(s, &c.worker[0], c.best, names[space], out);
-		if (space == SEARCH_DEVICE) {
-			for (int i = 0; i < c.best->n; i++)
-				draft_estimate(&c.worker[0].g,
-					       &c.best->draft[i]);
-			c.work = climb;
-			run_crew(&c);
-			good &= gather(&c, out);
+	for (int n = 0; n < most; n++) {
+		int kept = find_next(c, taken, 0, 0), at = -1;
+		enum search_space from = c->space;
+		double step = kept < 0 ? INFINITY : c->best.kept[kept].step;
+		struct draft *d = kept < 0 ? NULL : &c->best.kept[kept].draft;
+
+		for (int i = 0; i < c->climbs; i++) {
+			if (climbed[i] || c->climb[i].best_step >= step)
+				continue;
+			at = i;
+			step = c->climb[i].best_step;
+			d = &c->climb[i].best;
 		}
+		if (!d)
+			break;
+		if (at >= 0)
+			climbed[at] = true;
+		else
+			taken[kept] = true;
+		if (c->s->space == SEARCH_AUTO && at < 0)
+			from = c->best.kept[kept].number < SEARCH_DEVICE_FIRST
+				       ? SEARCH_TYPE
+				       : SEARCH_DEVICE;
+		if (fabs(step / last - 1) < 1e-9) {
+			n--;
+			continue;
+		}
+		last = step;
+		if (!search_finish(c->s, &c->worker[0].g, d, names[from], out))
+			return false;
 	}
-	if (good)
-		good = judge(s, &c.worker[0], c.best, names[space], out);
+	return true;
+}
+
+static bool search_drafts(const struct search *s, struct search_found *out)
+{
+	struct crew c = {.s = s};
+	bool climbs = s->space == SEARCH_AUTO || s->space == SEARCH_DEVICE;
+	bool good = open_crew(&c);
+	int size = 0;
+
+	while (s->job->fleet.ranks > sizes[size].ranks)
+		size++;
+	if (s->space == SEARCH_AUTO)
+		good = good && start_space(&c, SEARCH_TYPE, out) &&
+		       start_space(&c, SEARCH_DEVICE, out);
+	else
+		good = good && start_space(&c, s->space, out);
+	good = good && judge(&c);
+	if (good && climbs) {
+		good = choose(&c, sizes[size].climbed) && climb_all(&c, out);
+	}
+	good = good && finish(&c, sizes[size].finished, out);
 	close_crew(&c);
 	return good;
 }
@@ -372,18 +451,15 @@ bool search_spaces(const struct search *s, struct search_found *out)
 	*out = (struct search_found){0};
 	if (s->space == SEARCH_SYMMETRIC)
 		good = search_symmetric(s, out);
-	else if (s->space == SEARCH_AUTO)
-		good = search_space(s, SEARCH_TYPE, out) &&
-		       search_space(s, SEARCH_DEVICE, out);
 	else
-		good = search_space(s, s->space, out);
+		good = search_drafts(s, out);
 	out->all_s = search_now() - begin;
 	return good;
 }
 
 bool search_run(const struct search *s, struct search_found *out)
 {
-	int batch[16];
+	int batch[SEARCH_SIZES];
 	bool good;
 
 	if (s->space == SEARCH_EVERY && s->job->fleet.ranks > 8) {

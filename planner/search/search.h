@@ -19,7 +19,7 @@ struct search {
 	enum search_space space;
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero;
+	int zero;        /* below 0: 0 to 3 are tried */
 	int ahead;       /* 1F1B: of all plans (planner/input/plan.h) */
 	int micro_batch; /* 0: several are tried */
 	int rounds;      /* of moves, for each start */
@@ -46,22 +46,46 @@ struct search_found {
 bool search_run(const struct search *s, struct search_found *out);
 void search_free(struct search_found *f);
 
-/* ---- of the spaces ---- */
+/* ---- drafts that are kept ---- */
 
-/* The drafts that may be best, the best first, each of its own kind. Sorted by
- * estimate, then by number, so that threads do not matter. */
-#define SEARCH_KEPT 24
-/* Estimates are that good: what is beyond the best is not simulated. */
-#define SEARCH_MARGIN 1.03
-struct search_best {
-	struct draft draft[SEARCH_KEPT];
-	long number[SEARCH_KEPT];
-	int n;
+/* Of each micro-batch size and number of pipelines, so many; and of all. */
+#define SEARCH_EACH 4
+#define SEARCH_KEPT 96
+/* Where all there is is looked at, that it may be compared with. */
+#define SEARCH_EACH_OF_EVERY 64
+#define SEARCH_KEPT_OF_EVERY 1024
+/* Estimates that are so many times the best are not looked into: of alike
+ * pipelines; and of others, which are climbed from. */
+#define SEARCH_MARGIN_TYPE 1.3
+#define SEARCH_MARGIN 2
+
+struct search_kept {
+	struct draft draft;
+	long number;
+	double step; /* simulated; INFINITY: does not fit; NAN: not asked */
 };
 
-/* Takes a copy if it is among the best. */
+/* Sorted by estimate, then by number, so that threads do not matter. */
+struct search_best {
+	struct search_kept *kept; /* [most]; owned */
+	int n, most, each;
+};
+
+bool search_best_open(struct search_best *b, int most, int each);
+void search_best_empty(struct search_best *b);
+void search_best_close(struct search_best *b);
+/* Takes a copy if it is among the best. False: no memory. */
 bool search_keep(struct search_best *b, const struct draft *d, long number);
-void search_best_free(struct search_best *b);
+/* What takes longer is not kept, if it has as many pipelines and the same
+ * micro-batch; 0: anything is. */
+double search_best_limit(const struct search_best *b, const struct draft *d);
+/* Drops what takes so many times the best. */
+void search_best_trim(struct search_best *b, double margin);
+
+/* ---- of the spaces ---- */
+
+/* Drafts of the device space have numbers from here on. */
+#define SEARCH_DEVICE_FIRST (INT64_C(1) << 40)
 
 /* What the search of a space may use: one for each thread. */
 struct search_worker {
@@ -82,13 +106,54 @@ void search_type(struct search_worker *w);
 void search_device(struct search_worker *w);
 void search_random(struct search_worker *w);
 void search_every(struct search_worker *w);
-/* Makes d better by moves of teams, for so many rounds. */
-void search_climb(struct search_worker *w, struct draft *d, uint64_t seed,
-		  int rounds);
-/* Degrees that teams of a kind may have; how many. */
-int search_degrees(const struct job *j, int kind, int out[16]);
-/* Micro-batches to try; how many. */
-int search_batches(const struct search *s, int out[16]);
+
+/* ---- climbing ---- */
+
+#define SEARCH_SEEN (1 << 10)
+
+/* Makes a draft better by moves, now and then from a worse one. */
+struct search_climb {
+	struct draft at, best;
+	double step, best_step; /* simulated, but what is guessed */
+	bool guessed;
+	struct draft_line idle; /* teams that do nothing */
+	uint64_t random;
+	int stuck;   /* moves without success */
+	long credit; /* operations that may be simulated */
+	/* By estimate: what simulation said. [SEARCH_SEEN]; owned */
+	struct search_seen {
+		double seconds, step;
+	} * seen;
+};
+
+/* False: no memory. */
+bool search_climb_open(struct search_climb *c, const struct search_kept *from,
+		       uint64_t seed);
+void search_climb_close(struct search_climb *c);
+/* So many rounds of moves; c->best is what came of it. */
+void search_climb(struct search_worker *w, struct search_climb *c, int rounds);
+
+/* ---- the last word ---- */
+
+/* Seconds of a step by simulation; INFINITY: it does not fit; NAN: no memory.
+ */
+double search_step(const struct search *s, const struct drafting *g,
+		   const struct draft *d);
+/* How many operations its simulation has, about. */
+long search_operations(const struct draft *d);
+/* Simulates it with all settings that its estimate had no opinion on, and moves
+ * layers and micro-batches about; `out` has the best. */
+bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
+		   const char *from, struct search_found *out);
+
+/* Degrees that teams of a kind may have, ascending; how many. */
+#define SEARCH_DEGREES 16
+int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES]);
+/* Micro-batches to start with, which divide the batch; how many. */
+#define SEARCH_SIZES 16
+int search_batches(const struct search *s, int out[SEARCH_SIZES]);
+/* All that pipelines beside each other may have. */
+int search_sizes(const struct search *s, int out[SEARCH_SIZES]);
 /* Found or not: false only if there is no memory. */
 bool search_spaces(const struct search *s, struct search_found *out);
 /* Says what is missing where nothing was found. */

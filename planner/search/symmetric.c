@@ -7,7 +7,7 @@
 #include "planner/search/search.h"
 
 static bool make(const struct search *s, int tp, int pp, int dp, int batch,
-		 bool recompute, struct plan *p)
+		 bool recompute, int zero, struct plan *p)
 {
 	int blocks = s->job->model.layers;
 
@@ -15,7 +15,7 @@ static bool make(const struct search *s, int tp, int pp, int dp, int batch,
 			   .global_batch = s->job->global_batch,
 			   .schedule = s->schedule,
 			   .overlap = s->overlap,
-			   .zero = s->zero,
+			   .zero = zero,
 			   .ahead = s->ahead};
 	snprintf(p->model, sizeof(p->model), "%s", s->job->model.name);
 	for (int i = 0; i < dp; i++) {
@@ -48,12 +48,12 @@ static void ignore(const char *text, void *ctx)
 }
 
 static bool try(const struct search *s, int tp, int pp, int batch,
-		bool recompute, struct search_found *out)
+		bool recompute, int zero, struct search_found *out)
 {
 	int ranks = (int)s->job->fleet.ranks, dp = ranks / tp / pp;
 	struct plan p;
 	struct cost c;
-	bool good = make(s, tp, pp, dp, batch, recompute, &p);
+	bool good = make(s, tp, pp, dp, batch, recompute, zero, &p);
 
 	out->drafts++;
 	if (good && !check_plan(s->job, &p, ignore, NULL) &&
@@ -75,7 +75,8 @@ static bool try(const struct search *s, int tp, int pp, int batch,
 
 bool search_symmetric(const struct search *s, struct search_found *out)
 {
-	int ranks = (int)s->job->fleet.ranks, batch[16];
+	int ranks = (int)s->job->fleet.ranks, batch[SEARCH_SIZES];
+	int first = s->zero < 0 ? 0 : s->zero, last = s->zero < 0 ? 3 : first;
 	int batches = search_batches(s, batch);
 
 	out->from = "symmetric";
@@ -90,8 +91,10 @@ bool search_symmetric(const struct search *s, struct search_found *out)
 				if (s->job->global_batch % (batch[i] * dp))
 					continue;
 				for (int r = 0; r < 2; r++)
-					if (!try(s, tp, pp, batch[i], r, out))
-						return false;
+					for (int z = first; z <= last; z++)
+						if (!try(s, tp, pp, batch[i], r,
+							 z, out))
+							return false;
 			}
 		}
 	}

@@ -120,7 +120,7 @@ static void tell_nearest(const struct search *s, const struct plan *p)
 static const struct table *find_missing(const struct search *s)
 {
 	struct job *j = s->job;
-	int batch[16], n = search_batches(s, batch);
+	int batch[SEARCH_SIZES], n = search_batches(s, batch);
 
 	for (int k = 0; k < j->fleet.kinds && n; k++) {
 		const struct table *t = table_of(j, k, 1, batch[0]);

@@ -68,6 +68,15 @@ for schedule in 1f1b gpipe; do
 		says "step "
 	done
 done
+# As trainers take them, unless it is said otherwise.
+grep -q '"zero": 0' "$work/plan.json" || fail "a plan with ZeRO"
+run 0 search "$@" -g 96 -s 2048 --rounds 4 --zero any -o "$work/any.json"
+grep -q '"zero": [1-3]' "$work/any.json" || fail "--zero any: ZeRO 0"
+run 0 check "$@" --plan "$work/any.json"
+run 6 search "$@" -g 96 -s 2048 --zero 4
+says "--zero: 4: wanted 0, 1, 2, 3 or any"
+run 6 simulate "$@" --plan "$work/plan.json" --zero any
+says "--zero: any: wanted 0, 1, 2 or 3 with simulate"
 run 0 explain "$@" --plan "$work/plan.json"
 says "compute"
 run 0 groups "$@" --plan "$work/plan.json"

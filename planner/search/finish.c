@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The last word on drafts: by simulation. */
+#include <math.h>
+#include <string.h>
+
+#include "planner/search/search.h"
+
+/* Operations that are simulated to make a plan better. */
+#define POLISHED 2000000
+
+long search_operations(const struct draft *d)
+{
+	long n = 0;
+
+	for (int i = 0; i < d->lines; i++)
+		n += 6L * d->line[i].teams * d->line[i].micro_batches;
+	return n;
+}
+
+double search_step(const struct search *s, const struct drafting *g,
+		   const struct draft *d)
+{
+	struct plan p;
+	struct cost c;
+	double step = NAN;
+
+	if (draft_plan(g, d, &p) && cost_of(s->job, &p, NULL, NULL, &c)) {
+		step = c.fits ? c.step : INFINITY;
+		cost_free(&c);
+	}
+	plan_close(&p);
+	return step;
+}
+
+/* Takes both over. */
+static void take(struct search_found *out, struct plan *p, struct cost *c,
+		 const char *from)
+{
+	bool first =
+		c->fits && (!out->plan.pipelines || c->step < out->cost.step);
+
+	if (first) {
+		struct plan was = out->plan;
+		struct cost was_cost = out->cost;
+
+		out->plan = *p;
+		out->cost = *c;
+		out->from = from;
+		*p = was;
+		*c = was_cost;
+	}
+	/* Of plans that are as good, one is told of. */
+	if (p->pipelines && c->fits && c->step > out->cost.step * (1 + 1e-6) &&
+	    (!out->second.pipelines || c->step < out->second_cost.step)) {
+		plan_close(&out->second);
+		cost_free(&out->second_cost);
+		out->second = *p;
+		out->second_cost = *c;
+		return;
+	}
+	plan_close(p);
+	cost_free(c);
+}
+
+static bool simulate(const struct search *s, const struct drafting *g,
+		     const struct draft *d, const char *from,
+		     struct search_found *out)
+{
+	struct plan p;
+	struct cost c;
+
+	if (!draft_plan(g, d, &p) || !cost_of(s->job, &p, NULL, NULL, &c)) {
+		plan_close(&p);
+		return false;
+	}
+	take(out, &p, &c, from);
+	return true;
+}
+
+/* ---- better plans nearby ---- */
+
+struct polish {
+	const struct search *s;
+	struct plan *p;
+	struct cost *c;
+	long left; /* operations */
+	bool bad;
+};
+
+/* True, and the cost is that of the plan as it is, if that is better. */
+static bool is_better(struct polish *k)
+{
+	struct cost c;
+
+	for (int i = 0; i < k->p->pipelines; i++)
+		k->left -= 6L * k->p->pipeline[i].stages *
+			   k->p->pipeline[i].micro_batches;
+	if (k->left < 0 || k->bad)
+		return false;
+	if (!cost_of(k->s->job, k->p, NULL, NULL, &c)) {
+		k->bad = true;
+		return false;
+	}
+	if (c.fits && c.step < k->c->step * (1 - 1e-9)) {
+		cost_free(k->c);
+		*k->c = c;
+		return true;
+	}
+	cost_free(&c);
+	return false;
+}
+
+/* One layer over a boundary. */
+static bool move_layer(struct polish *k, struct plan_stage *a, int by)
+{
+	struct plan_stage *b = a + 1;
+
+	if (by > 0 ? b->first == b->last : a->first == a->last)
+		return false;
+	a->last += by;
+	b->first += by;
+	if (is_better(k))
+		return true;
+	a->last -= by;
+	b->first -= by;
+	return false;
+}
+
+static bool turn_recompute(struct polish *k, struct plan_stage *a)
+{
+	a->recompute = !a->recompute;
+	if (is_better(k))
+		return true;
+	a->recompute = !a->recompute;
+	return false;
+}
+
+static bool move_micro_batch(struct polish *k, struct plan_pipeline *a,
+			     struct plan_pipeline *b)
+{
+	if (a == b || a->micro_batches < 2 || a->micro_batch != b->micro_batch)
+		return false;
+	a->micro_batches--;
+	b->micro_batches++;
+	if (is_better(k))
+		return true;
+	a->micro_batches++;
+	b->micro_batches--;
+	return false;
+}
+
+static bool polish_pipeline(struct polish *k, struct plan_pipeline *l)
+{
+	bool better = false;
+
+	for (int s = 0; s < l->stages && k->left > 0; s++) {
+		for (int by = -1; by <= 1 && s + 1 < l->stages; by += 2)
+			better |= move_layer(k, &l->stage[s], by);
+		better |= turn_recompute(k, &l->stage[s]);
+	}
+	for (int i = 0; i < k->p->pipelines && k->left > 0; i++)
+		better |= move_micro_batch(k, l, &k->p->pipeline[i]);
+	return better;
+}
+
+static bool polish(const struct search *s, struct plan *p, struct cost *c)
+{
+	struct polish k = {.s = s, .p = p, .c = c, .left = POLISHED};
+	bool better = !s->by_memory;
+
+	while (better && k.left > 0 && !k.bad) {
+		better = false;
+		for (int i = 0; i < p->pipelines; i++)
+			better |= polish_pipeline(&k, &p->pipeline[i]);
+	}
+	return !k.bad;
+}
+
+static bool simulate_best(const struct search *s, struct drafting *g,
+			  struct draft *d, const char *from,
+			  struct search_found *out)
+{
+	struct plan p;
+	struct cost c;
+
+	if (!draft_plan(g, d, &p) || !cost_of(s->job, &p, NULL, NULL, &c)) {
+		plan_close(&p);
+		return false;
+	}
+	if (!polish(s, &p, &c)) {
+		plan_close(&p);
+		cost_free(&c);
+		return false;
+	}
+	take(out, &p, &c, from);
+	return true;
+}
+
+bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
+		   const char *from, struct search_found *out)
+{
+	/* A slower slowest stage may make the way through shorter. */
+	static const double slacks[] = {1, 1.02, 1.05, 1.1};
+	struct drafting was = *g;
+	double best = INFINITY, slack = 1;
+	int zero = d->zero;
+	bool good = simulate(s, g, d, from, out);
+
+	for (int z = was.zero; z <= was.zero_most && good; z++) {
+		for (size_t k = 0; k < 4 && good; k++) {
+			double step;
+
+			drafting_forget(g);
+			g->slack = slacks[k];
+			g->zero = g->zero_most = z;
+			draft_estimate(g, d);
+			if (isinf(d->seconds))
+				continue;
+			step = search_step(s, g, d);
+			good = !isnan(step);
+			if (good && step < best * (1 - 1e-6)) {
+				best = step;
+				slack = slacks[k];
+				zero = z;
+			}
+		}
+	}
+	if (good && !isinf(best)) {
+		drafting_forget(g);
+		g->slack = slack;
+		g->zero = g->zero_most = zero;
+		draft_estimate(g, d);
+		good = simulate_best(s, g, d, from, out);
+	}
+	drafting_forget(g);
+	g->slack = was.slack;
+	g->zero = was.zero;
+	g->zero_most = was.zero_most;
+	return good;
+}
