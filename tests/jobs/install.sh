@@ -9,6 +9,7 @@ TMPDIR=$(cd "${top_builddir:-.}" && pwd)
 export TMPDIR
 . "${srcdir:-.}/tests/jobs/perf.sh"
 to=$out/prefix
+examples=$(cd "${srcdir:-.}" && pwd)/examples
 
 # make TARGET, for that prefix and no other, wherever configure was told to
 make_it() {
@@ -109,6 +110,31 @@ fi
 PKG_CONFIG_PATH=$to/lib/pkgconfig pkg-config --cflags --libs dicomm \
 	>"$out/table" 2>"$out/errors" || fail "pkg-config, moved"
 has "$to/lib"
+
+# A project of CMake finds them there, too.
+if command -v cmake >/dev/null; then
+	mkdir "$out/project"
+	cp "$examples/several_ranks_one_process.c" "$out/project/main.c"
+	cat >"$out/project/CMakeLists.txt" <<-'END'
+		cmake_minimum_required(VERSION 3.13)
+		project(try C)
+		find_package(dicomm 0.1 REQUIRED)
+		add_executable(try main.c)
+		target_link_libraries(try dicomm::dicomm)
+	END
+	cmake -S "$out/project" -B "$out/project/build" \
+		-DCMAKE_PREFIX_PATH="$to" >"$out/table" 2>"$out/errors" &&
+		cmake --build "$out/project/build" >"$out/table" \
+			2>"$out/errors" &&
+		timeout 60 "$out/project/build/try" >"$out/table" \
+			2>"$out/errors" || fail "CMake, moved"
+	sed -i 's/dicomm 0.1/dicomm 99/' "$out/project/CMakeLists.txt"
+	cmake -S "$out/project" -B "$out/project/build" \
+		-DCMAKE_PREFIX_PATH="$to" >"$out/table" 2>&1 &&
+		fail "CMake found version 99"
+else
+	echo "CMake is missing: find_package(dicomm) was not tried"
+fi
 mv "$out/moved" "$out/prefix" && to=$out/prefix
 
 # Over others of an earlier version, too
