@@ -328,8 +328,10 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	char *address = j->server_address, why[FRAME_TEXT] = "";
 	char reach[SOCK_NAME];
 	dicomm_result_t made = DICOMM_SUCCESS, status;
+	struct sock_address at;
 	enum frame_type type;
 	struct frame_reader in;
+	const char *wrong;
 
 	TRY(id_parse(j->config->id, address, key));
 	/* Not all of thousands */
@@ -338,7 +340,8 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	auth_random(nonce, sizeof(nonce));
 	if (j->config->rank == 0) {
 		auth_key_derive(key, nonce, j->hub_key);
-		interface_learn_toward(address);
+		if (sock_resolve(address, &at, &wrong))
+			interface_learn_toward(&at);
 		made = make_hub_by_id(j);
 	}
 	id_server_reach(address, reach);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/boot/net/interface.h"
 
@@ -263,19 +264,15 @@ void interface_learn(int fd)
 	pthread_mutex_unlock(&learned_lock);
 }
 
-void interface_learn_toward(const char *host_port)
+void interface_learn_toward(const struct sock_address *to)
 {
-	struct sock_address to;
-	const char *why;
-	int fd;
-
-	if (!sock_resolve(host_port, &to, &why))
-		return;
 	/* Nothing is sent: connect() only looks up the route. */
-	fd = socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = descriptors_high(
+		socket(to->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+
 	if (fd < 0)
 		return;
-	if (!connect(fd, (const struct sockaddr *)&to.storage, to.len))
+	if (!connect(fd, (const struct sockaddr *)&to->storage, to->len))
 		interface_learn(fd);
 	close(fd);
 }

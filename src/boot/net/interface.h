@@ -8,8 +8,15 @@
 #define DICOMM_BOOT_INTERFACE_H
 
 #include <net/if.h>
+#include <stdbool.h>
+#include <sys/socket.h>
 
-#include "src/boot/net/sock.h"
+#include "dicomm.h"
+
+struct sock_address {
+	struct sockaddr_storage storage;
+	socklen_t len;
+};
 
 struct interface_found {
 	char name[IF_NAMESIZE];
@@ -30,7 +37,7 @@ dicomm_result_t interface_choose(struct sock_address *address,
 /* To be called with a connection to or from another rank: unless it is of
  * loopback, the interface it uses is the one to listen on. */
 void interface_learn(int fd);
-/* The same for the interface that leads to host:port, if any does. */
-void interface_learn_toward(const char *host_port);
+/* The same for the interface that leads to this address, if any does. */
+void interface_learn_toward(const struct sock_address *to);
 
 #endif

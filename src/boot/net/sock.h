@@ -10,9 +10,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
-#include "dicomm.h"
+#include "src/boot/net/interface.h"
 
 /* Bytes of the address of a socket, such as "[ffff:...:ffff%eth0]:65535", with
  * the NUL. */
@@ -20,11 +19,6 @@
 /* The same of what people write: "a.host.name:port", and a name may have 255
  * characters. */
 #define SOCK_NAME 264
-
-struct sock_address {
-	struct sockaddr_storage storage;
-	socklen_t len;
-};
 
 /* Chooses an interface and listens there. `text` becomes "ADDRESS:PORT". */
 dicomm_result_t sock_listen(int *fd, char text[SOCK_TEXT]);
