@@ -594,7 +594,10 @@ static void run_between(struct rank *r)
 		       !getsockname(between.listener, (struct sockaddr *)&at,
 				    &len),
 	       "listen");
-	EXPECT(r, !pthread_create(&thread, NULL, stay_between, NULL), "thread");
+	EXPECT(r,
+	       !pthread_create(&thread, NULL, stay_between, NULL) &&
+		       !pthread_detach(thread),
+	       "thread");
 	address = r->dev->links[1].address;
 	snprintf(address->listen, sizeof(address->listen), "127.0.0.1:%d",
 		 ntohs(at.sin_port));
