@@ -132,19 +132,23 @@ static bool may_use_loopback(const char *spec)
 	return !interface_matches(list, "lo");
 }
 
-/* The same address. */
+static const void *bytes_of(const void *address)
+{
+	const struct sockaddr_in *v4 = address;
+	const struct sockaddr_in6 *v6 = address;
+
+	return v4->sin_family == AF_INET ? (const void *)&v4->sin_addr
+					 : &v6->sin6_addr;
+}
+
 static bool is_at(const struct ifaddrs *i, const struct sock_address *address)
 {
-	const struct sockaddr_in6 *a = (const void *)&address->storage, *b;
-	const struct sockaddr_in *a4 = (const void *)a, *b4;
+	int family = address->storage.ss_family;
 
-	if (!address->len || !is_usable(i, address->storage.ss_family))
-		return false;
-	b = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
-	b4 = (const struct sockaddr_in *)(const void *)i->ifa_addr;
-	if (address->storage.ss_family == AF_INET)
-		return a4->sin_addr.s_addr == b4->sin_addr.s_addr;
-	return IN6_ARE_ADDR_EQUAL(&a->sin6_addr, &b->sin6_addr);
+	return address->len && is_usable(i, family) &&
+	       !memcmp(bytes_of(i->ifa_addr), bytes_of(&address->storage),
+		       family == AF_INET ? sizeof(struct in_addr)
+					 : sizeof(struct in6_addr));
 }
 
 /* The interface that has led to the others, if it is still there. */
@@ -192,24 +196,22 @@ static void take(const struct ifaddrs *i, struct sock_address *address)
 	memcpy(&address->storage, i->ifa_addr, address->len);
 }
 
-dicomm_result_t interface_choose(struct sock_address *address,
-				 struct interface_found *found)
+dicomm_result_t interface_choose(struct sock_address *address)
 {
 	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
 	const struct ifaddrs *chosen;
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct ifaddrs *all;
+	const char *why;
 	char names[256];
 
 	if (getifaddrs(&all) < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "interfaces: list: %m");
-	chosen = choose(all, spec, &found->why);
+	chosen = choose(all, spec, &why);
 	if (chosen) {
 		take(chosen, address);
-		snprintf(found->name, sizeof(found->name), "%s",
-			 chosen->ifa_name);
-		log_debug("listening on interface %s: %s", found->name,
-			  found->why);
+		log_debug("listening on interface %s: %s", chosen->ifa_name,
+			  why);
 	} else {
 		list_names(all, names, sizeof(names));
 		status = FAIL(DICOMM_ERR_INVALID_USAGE,

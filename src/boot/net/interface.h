@@ -7,7 +7,6 @@
 #ifndef DICOMM_BOOT_INTERFACE_H
 #define DICOMM_BOOT_INTERFACE_H
 
-#include <net/if.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 
@@ -16,11 +15,6 @@
 struct sock_address {
 	struct sockaddr_storage storage;
 	socklen_t len;
-};
-
-struct interface_found {
-	char name[IF_NAMESIZE];
-	const char *why; /* "the first that is up" */
 };
 
 /* Returns true if DICOMM_SOCKET_IFNAME, given as `spec`, allows this interface.
@@ -32,8 +26,7 @@ bool interface_matches(const char *spec, const char *name);
 /* Returns the family of DICOMM_SOCKET_FAMILY, or AF_UNSPEC. */
 int interface_family(void);
 /* Chooses an interface. Sets *address to its address, with port 0. */
-dicomm_result_t interface_choose(struct sock_address *address,
-				 struct interface_found *found);
+dicomm_result_t interface_choose(struct sock_address *address);
 /* To be called with a connection to or from another rank: unless it is of
  * loopback, the interface it uses is the one to listen on. */
 void interface_learn(int fd);

@@ -38,7 +38,7 @@ static void set_port(struct sock_address *address, unsigned port)
 			htons((uint16_t)port);
 }
 
-void sock_text(const struct sock_address *address, char text[SOCK_TEXT])
+static void to_text(const struct sock_address *address, char text[SOCK_TEXT])
 {
 	char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE], port[8];
 	bool v6 = address->storage.ss_family == AF_INET6;
@@ -104,20 +104,19 @@ static int listen_in_range(struct sock_address *address)
 dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 {
 	struct sock_address address = {0};
-	struct interface_found found;
 	int fd;
 
-	TRY(interface_choose(&address, &found));
+	TRY(interface_choose(&address));
 	fd = listen_in_range(&address);
 	if (fd < 0) {
-		sock_text(&address, text);
+		to_text(&address, text);
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "listen at %s, DICOMM_PORT_RANGE \"%s\": %m", text,
 			    config_string(CONFIG_PORT_RANGE));
 	}
 	address.len = sizeof(address.storage);
 	getsockname(fd, (struct sockaddr *)&address.storage, &address.len);
-	sock_text(&address, text);
+	to_text(&address, text);
 	*out = fd;
 	return DICOMM_SUCCESS;
 }
@@ -340,7 +339,7 @@ void sock_own(int fd, char text[SOCK_TEXT])
 	if (v6->sin6_family == AF_INET6 &&
 	    IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr))
 		v6->sin6_addr = in6addr_loopback;
-	sock_text(&address, text);
+	to_text(&address, text);
 }
 
 bool sock_is_loopback(const char *host_port)
@@ -417,7 +416,7 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 	    0)
 		snprintf(text, SOCK_TEXT, "?");
 	else
-		sock_text(&address, text);
+		to_text(&address, text);
 }
 
 /* Returns the number of open descriptors of the process, or `most` if /proc is

@@ -61,8 +61,6 @@ bool sock_is_self_connected(int fd);
 /* Raises the soft limit of open files, which is often 1024, to have room for n
  * more connections. */
 void sock_make_room(uint32_t n);
-/* Writes an address, such as "10.0.0.7:40312". */
-void sock_text(const struct sock_address *address, char text[SOCK_TEXT]);
 /* Writes the address of the other end, such as "10.0.0.7:40312". */
 void sock_peer(int fd, char text[SOCK_TEXT]);
 
