@@ -62,21 +62,6 @@ static void take(struct search_found *out, struct plan *p, struct cost *c,
 	cost_free(c);
 }
 
-static bool simulate(const struct search *s, const struct drafting *g,
-		     const struct draft *d, const char *from,
-		     struct search_found *out)
-{
-	struct plan p;
-	struct cost c;
-
-	if (!draft_plan(g, d, &p) || !cost_of(s->job, &p, NULL, NULL, &c)) {
-		plan_close(&p);
-		return false;
-	}
-	take(out, &p, &c, from);
-	return true;
-}
-
 /* ---- better plans nearby ---- */
 
 struct polish {
@@ -176,9 +161,10 @@ static bool polish(const struct search *s, struct plan *p, struct cost *c)
 	return !k.bad;
 }
 
-static bool simulate_best(const struct search *s, struct drafting *g,
-			  struct draft *d, const char *from,
-			  struct search_found *out)
+/* Simulates the plan of a draft, polished or as it is. */
+static bool simulate(const struct search *s, const struct drafting *g,
+		     const struct draft *d, const char *from, bool polished,
+		     struct search_found *out)
 {
 	struct plan p;
 	struct cost c;
@@ -187,7 +173,7 @@ static bool simulate_best(const struct search *s, struct drafting *g,
 		plan_close(&p);
 		return false;
 	}
-	if (!polish(s, &p, &c)) {
+	if (polished && !polish(s, &p, &c)) {
 		plan_close(&p);
 		cost_free(&c);
 		return false;
@@ -204,7 +190,7 @@ bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
 	struct drafting was = *g;
 	double best = INFINITY, slack = 1;
 	int zero = d->zero;
-	bool good = simulate(s, g, d, from, out);
+	bool good = simulate(s, g, d, from, false, out);
 
 	for (int z = was.zero; z <= was.zero_most && good; z++) {
 		for (size_t k = 0; k < 4 && good; k++) {
@@ -230,7 +216,7 @@ bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
 		g->slack = slack;
 		g->zero = g->zero_most = zero;
 		draft_estimate(g, d);
-		good = simulate_best(s, g, d, from, out);
+		good = simulate(s, g, d, from, true, out);
 	}
 	drafting_forget(g);
 	g->slack = was.slack;
