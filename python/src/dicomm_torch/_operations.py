@@ -166,21 +166,20 @@ class Operations:
         if batch is not None:
             batch.extend(calls)
             return _completion.done(self._communicator, "coalesced", [], 0)
+        start = (self._start_timed if self._communicator.is_timed
+                 else self._start)
         if _profiler_enabled():
             tensors = [kept for call in calls for kept in call.keep
                        if isinstance(kept, torch.Tensor)]
             with _RecordFunctionFast(
                     "dicomm:" + (title or calls[0].title), tensors):
-                return self._start_timed(calls, options, title, may_block)
-        if self._communicator.is_timed:
-            return self._start_timed(calls, options, title, may_block)
-        return self._start(calls, options, title, may_block)
+                return start(calls, options, title, may_block)
+        return start(calls, options, title, may_block)
 
-    def _start_timed(self, calls, options, title, may_block):
+    def _start_timed(self, *arguments):
         began = time.perf_counter()
-        work = self._start(calls, options, title, may_block)
-        if self._communicator.is_timed:
-            work._operation.measure(began)
+        work = self._start(*arguments)
+        work._operation.measure(began)
         return work
 
     def _enable_collectives_timing(self):
