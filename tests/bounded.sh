@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Run one test within a bound of time: bounded.sh COMMAND... A test program
 # built with Check leaves its single cases in NAME.tap, where scripts/count
-# finds them.
+# finds them. What it took is left in NAME.seconds, which scripts/check sorts.
 for last; do :; done
 seconds=${DICOMM_TEST_SECONDS:-420}
 case $last in
@@ -54,7 +54,10 @@ esac
 # timeout has a process group of its own, which what ends this one's misses.
 with=
 ! setpriv --pdeathsig TERM true 2>/dev/null || with='setpriv --pdeathsig TERM'
+began=$(date +%s)
 $with timeout -k 5 "$seconds" "$@"
 status=$?
+name=tests/${last##*tests/}
+echo "$(($(date +%s) - began)) $name" >"${name%.sh}.seconds"
 [ $status -ne 124 ] || echo "$last: stopped after $seconds s"
 exit $status
