@@ -712,6 +712,38 @@ static void run_dead_before_connect(struct rank *r)
 	       "what the dead had sent");
 }
 
+/* By a rank that ended well. shm->close() closes the peers, too. */
+static void run_closed_before_connect(struct rank *r)
+{
+	const uint8_t *body;
+
+	if (r->rank == 1) {
+		ranks_connect_out(r, 0, TP_COLLECTIVE);
+		ranks_put(r, 0, TP_COLLECTIVE, 1, "last", 5);
+		shm->close(r->dev);
+		r->peer[0] = r->peer[1] = NULL;
+		r->dev = open_device(1, 2, 8, 4096);
+		ranks_barrier(r);
+		return;
+	}
+	ranks_barrier(r);
+	ranks_connect_in(r, 1, TP_COLLECTIVE);
+	ranks_get(r, 1, TP_COLLECTIVE, 1, &body);
+	EXPECT(r, !strcmp((const char *)body, "last"), "%.5s",
+	       (const char *)body);
+}
+
+START_TEST(what_a_closed_rank_had_sent_is_received)
+{
+	struct ranks_job job = {.t = shm,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_closed_before_connect};
+
+	ranks_run(&job);
+}
+END_TEST
+
 START_TEST(what_a_dead_process_had_sent_is_received)
 {
 	struct ranks_job job = {.t = shm,
@@ -1533,6 +1565,7 @@ int main(void)
 	tcase_add_test(tcase, an_address_from_elsewhere_says_so);
 	tcase_add_test(tcase, a_recycled_process_is_not_reached);
 	tcase_add_loop_test(tcase, a_sender_can_come_back, 0, RANKS_KINDS);
+	tcase_add_test(tcase, what_a_closed_rank_had_sent_is_received);
 	tcase_add_test(tcase, cma_notices_a_recycled_process);
 	tcase_add_test(tcase, a_measurement_is_short_and_sane);
 	tcase_add_loop_test(tcase, one_copy_pays_where_it_saves_time, 0,

@@ -443,19 +443,13 @@ static dicomm_result_t reading_begin(struct tp_peer *peer)
 	return shm_intact(peer);
 }
 
-static void shm_peer_close(struct tp_peer *peer)
+static void peer_free(struct tp_peer *peer)
 {
 	struct tp_peer **at;
 
-	if (!peer)
-		return;
 	if (peer->reading)
 		reading_end(peer);
 	for (int c = 0; c < TP_CLASSES; c++) {
-		if (peer->out[c].ring)
-			atomic_store(directory(peer->dev->seg, peer->rank,
-					       (enum tp_class)c),
-				     0);
 		shm_ring_put(peer->out[c].ring);
 		shm_ring_put(peer->in[c].ring);
 		free(peer->in[c].pulls);
@@ -474,13 +468,27 @@ static void shm_peer_close(struct tp_peer *peer)
 	free(peer);
 }
 
+/* It may come back, with new rings. */
+static void shm_peer_close(struct tp_peer *peer)
+{
+	if (!peer)
+		return;
+	for (int c = 0; c < TP_CLASSES; c++)
+		atomic_store(
+			directory(peer->dev->seg, peer->rank, (enum tp_class)c),
+			0);
+	peer_free(peer);
+}
+
+/* The rings of this rank are found for as long as somebody maps its header:
+ * what it has sent counts, also for a peer that had not connected yet. */
 static void shm_close(struct tp_device *dev)
 {
 	if (!dev)
 		return;
 	shm_measure_end();
 	while (dev->peers)
-		shm_peer_close(dev->peers);
+		peer_free(dev->peers);
 	for (int r = 0; r < dev->config.ranks; r++)
 		shm_segment_put(atomic_load(&dev->reached[r]));
 	free(dev->reached);
