@@ -77,8 +77,9 @@ static bool wait_for(struct waiter *w, struct operation *op, bool alone,
 	struct wait_for f = {.comm = op->comm, .alone = alone, .lends = lends};
 	uint64_t checked_ns = w->checked_ns;
 
-	/* Only the slow part checks which rank is late. */
-	if (w->polls + 1 >= wait_spin(op->comm))
+	/* Only the slow part checks which rank is late, or needs to know it
+	 * because another one has died. */
+	if (w->polls + 1 >= wait_spin(op->comm) || fault_is_pending(op->comm))
 		blocked_on(op, &f);
 	wait_more(w, &f);
 	return w->checked_ns != checked_ns;
