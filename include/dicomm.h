@@ -95,9 +95,9 @@
  * the call that the others are in, or else their first one after the news, and
  * those that begin within 0.7 s, go on as long as they need nothing more of the
  * dead rank; each fails, naming that rank, once it waits for the dead one, for
- * a rank that has failed for this reason, or for 0.7 s without progress. Later
- * calls fail at once. What a rank sends to a dead one may be lost without an
- * error.
+ * a rank that has failed for this reason, or for 0.7 s without progress (1.4 s
+ * at most where others want the cores). Later calls fail at once. What a rank
+ * sends to a dead one may be lost without an error.
  * When a call has returned a failure, or dicomm_comm_abort() has returned,
  * nothing writes the buffers of the caller any more.
  *

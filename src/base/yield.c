@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/base/yield.h"
 
+#include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 
 /* A yield takes so long if another program ran meanwhile; or if another thread
  * of the job spun, or computed. The latter yields soon, but a program that
@@ -74,6 +77,21 @@ static bool found_long(uint64_t start, uint64_t now)
 bool cores_crowded(void)
 {
 	return atomic_load_explicit(&until_ns, memory_order_relaxed) != 0;
+}
+
+/* The second number is what the thread waited for, in nanoseconds
+ * (Documentation/scheduler/sched-stats.rst). */
+uint64_t core_starved_ns(void)
+{
+	FILE *f = descriptors_fopen("/proc/thread-self/schedstat");
+	uint64_t ran, waited = 0;
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%" SCNu64 " %" SCNu64, &ran, &waited) != 2)
+		waited = 0;
+	fclose(f);
+	return waited;
 }
 
 bool core_yield(void)

@@ -12,6 +12,7 @@
 #define DICOMM_BASE_YIELD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Returns true if other programs have been found to want the cores of this
  * process lately. Any thread. */
@@ -19,5 +20,8 @@ bool cores_crowded(void);
 /* Yields, unless the cores are crowded: then, and if they are found to be, it
  * returns false, and the caller should sleep. Any thread. */
 bool core_yield(void);
+/* How long this thread has been ready to run without a core since it began; 0
+ * if the kernel does not tell. Reads a file. */
+uint64_t core_starved_ns(void);
 
 #endif

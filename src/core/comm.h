@@ -97,8 +97,9 @@ struct registrations {
 };
 
 /* After the news of a death, calls may begin for so long; and each goes on for
- * so long without progress. Other ranks may be a little behind; but some may
- * never come, since they wait for the dead rank, or have failed. */
+ * so long, or at most twice that, without progress. Other ranks may be a little
+ * behind; but some may never come, since they wait for the dead rank, or have
+ * failed. */
 #define PENDING_NS UINT64_C(700000000)
 
 /* A rank has died, which has not broken the communicator yet: calls may need

@@ -378,6 +378,31 @@ static bool is_drained(struct dicomm_comm *comm, int peer, uint64_t waited)
 	       waited >= DRAIN_NS || !comm_is_reached(comm, peer);
 }
 
+static bool has_stopped(struct dicomm_comm *comm, int peer)
+{
+	return comm->peers[peer].transport && !comm_is_reached(comm, peer);
+}
+
+/* Counts a look that found the rank to be gone, and returns how many did
+ * before. What a rank sent last is looked for in between. The engine's waits
+ * change from one rank to another. */
+static unsigned found_gone(struct waiter *w, int peer)
+{
+	if (w->gone_peer != peer)
+		w->gone = 0;
+	w->gone_peer = peer;
+	return w->gone++;
+}
+
+/* How long a call may make no progress while a death is pending. A rank that
+ * lives may only lack a core, as this one does then. */
+static uint64_t pending_patience(const struct waiter *w)
+{
+	uint64_t starved = core_starved_ns() - w->starved_ns;
+
+	return PENDING_NS + (starved < PENDING_NS ? starved : PENDING_NS);
+}
+
 /* The death of a rank is pending. Does the call need more of that rank, or of
  * one that has failed for this reason? Whoever waits has looked for messages
  * again before the second time. */
@@ -386,25 +411,32 @@ static dicomm_result_t wait_pending(struct waiter *w, const struct wait_for *f,
 {
 	struct dicomm_comm *comm = f->comm;
 	uint64_t since = atomic_load(&comm->fault.pending.since_ns);
-	uint64_t most = PENDING_NS, waited;
-	bool lost;
+	uint64_t waited;
+	bool lost, late;
+
+	if (!w->pending) {
+		w->pending = true;
+		w->starved_ns = core_starved_ns();
+	}
 
 	if (!w->since_ns)
 		w->since_ns = w->checked_ns = now;
 	if (since < w->since_ns)
 		since = w->since_ns;
 	waited = now > since ? now - since : 0;
-	if (comm->timeout_ms > 0 && (uint64_t)comm->timeout_ms * 1000000 < most)
-		most = (uint64_t)comm->timeout_ms * 1000000;
+	late = comm->timeout_ms > 0 &&
+	       waited / 1000000 >= (uint64_t)comm->timeout_ms;
 	lost = is_gone(comm, f->peer) && is_drained(comm, f->peer, waited);
-	if (f->peer >= 0 && f->peer != comm->rank && !lost && is_due(w, now))
-		lost = comm->peers[f->peer].transport &&
-		       !comm_is_reached(comm, f->peer);
+	/* What the last look found holds until the next one. */
+	if (!lost && f->peer >= 0 && f->peer != comm->rank)
+		lost = is_due(w, now) ? has_stopped(comm, f->peer)
+				      : w->gone && w->gone_peer == f->peer;
 	if (waits_for_any(f))
 		lost = have_all_left(comm);
 	if (!lost)
 		w->gone = 0;
-	if ((lost && w->gone++) || waited >= most)
+	if ((lost && found_gone(w, f->peer)) || late ||
+	    (waited >= PENDING_NS && waited >= pending_patience(w)))
 		return fault_settle(comm);
 	return DICOMM_SUCCESS;
 }
@@ -423,7 +455,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	if (is_gone(comm, f->peer)) {
 		/* The peer may have left after its last message, so check once
 		 * more. */
-		if (w->gone++ == 0)
+		if (!found_gone(w, f->peer))
 			return DICOMM_SUCCESS;
 		call_text(f->call, text, sizeof(text));
 		return fault_raise(
@@ -433,7 +465,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			f->peer, control_where(comm->control, f->peer),
 			comm->rank, (unsigned long long)f->number, text);
 	}
-	if (waits_for_any(f) && have_all_left(comm) && w->gone++)
+	if (waits_for_any(f) && have_all_left(comm) && found_gone(w, f->peer))
 		return fault_raise(comm, DICOMM_ERR_REMOTE, comm->rank, true,
 				   "all other ranks left the communicator "
 				   "while rank %d waits to receive from any",

@@ -14,9 +14,12 @@ struct waiter {
 	uint64_t since_ns, checked_ns; /* 0: the clock was not read yet */
 	unsigned asked; /* waited units of ASK_AFTER_NS at which to ask the peer
 			   again */
-	unsigned gone;  /* how often the peer was found to be gone */
-	unsigned own;   /* number of checks, if this rank waits for itself */
+	unsigned gone;  /* how often gone_peer was found to be gone */
+	int gone_peer;
+	unsigned own; /* number of checks, if this rank waits for itself */
 	bool warned;
+	bool pending;        /* a death has been pending in this wait */
+	uint64_t starved_ns; /* core_starved_ns() when that was found */
 };
 
 /* Polls before a waiting thread gives its core away. */
