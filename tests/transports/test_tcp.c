@@ -484,14 +484,17 @@ static struct {
 } between;
 
 /* First he answers himself, and cannot prove anything. */
-static bool lie(void)
+static bool lie(bool refuses)
 {
 	uint8_t noise[HELLO_BYTES > ANSWER_BYTES ? HELLO_BYTES : ANSWER_BYTES];
+	const uint8_t refusal[64] = "DCT5\2\0\0\0go away";
 	int fd = accept(between.listener, NULL, NULL);
 	bool done = fd >= 0 &&
 		    recv(fd, noise, HELLO_BYTES, MSG_WAITALL) == HELLO_BYTES;
 
 	randombytes_buf(noise, sizeof(noise));
+	if (refuses)
+		memcpy(noise, refusal, sizeof(refusal));
 	done = done &&
 	       send(fd, noise, ANSWER_BYTES, MSG_NOSIGNAL) == ANSWER_BYTES;
 	close(fd);
@@ -517,7 +520,7 @@ static void *stay_between(void *arg)
 	int open = 2;
 
 	for (int i = 0; i < LIES; i++)
-		if (!lie())
+		if (!lie(i))
 			return arg;
 	p[0] = (struct pollfd){accept(between.listener, NULL, NULL), POLLIN, 0};
 	p[1] = (struct pollfd){call(&between.to), POLLIN, 0};
@@ -573,7 +576,8 @@ static void read_later(struct rank *r, bool is_signed)
 	EXPECT(r, !reads(secret, is_signed), "another hash of words");
 }
 
-static void run_between(struct rank *r)
+/* Somebody is between: a thread. */
+static void connect_through(struct rank *r, void *(*thread_of)(void *))
 {
 	struct sockaddr_in at = {.sin_family = AF_INET,
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -581,11 +585,6 @@ static void run_between(struct rank *r)
 	struct tcp_address *address;
 	pthread_t thread;
 
-	if (r->rank == 1) {
-		RANKS_WAIT(r, atomic_load(&r->area->flag[0]));
-		exchange(r);
-		return;
-	}
 	between.to = r->area->address[1];
 	between.listener = socket(AF_INET, SOCK_STREAM, 0);
 	EXPECT(r,
@@ -595,7 +594,7 @@ static void run_between(struct rank *r)
 				    &len),
 	       "listen");
 	EXPECT(r,
-	       !pthread_create(&thread, NULL, stay_between, NULL) &&
+	       !pthread_create(&thread, NULL, thread_of, NULL) &&
 		       !pthread_detach(thread),
 	       "thread");
 	address = r->dev->links[1].address;
@@ -604,8 +603,16 @@ static void run_between(struct rank *r)
 	ranks_connect_out(r, 1, TP_COLLECTIVE);
 	RANKS_WAIT(r, r->dev->links[1].ready);
 	atomic_store(&r->area->flag[0], 1);
+}
+
+static void run_between(struct rank *r)
+{
+	if (r->rank == 0)
+		connect_through(r, stay_between);
+	RANKS_WAIT(r, atomic_load(&r->area->flag[0]));
 	exchange(r);
-	read_later(r, r->dev->protection == TCP_SIGNED);
+	if (r->rank == 0)
+		read_later(r, r->dev->protection == TCP_SIGNED);
 }
 
 START_TEST(who_is_between_is_not_believed_and_reads_nothing_later)
@@ -617,6 +624,73 @@ START_TEST(who_is_between_is_not_believed_and_reads_nothing_later)
 
 	setenv("DICOMM_SOCKET_FAMILY", "AF_INET", 1);
 	setenv("DICOMM_ENCRYPT", _i ? "sign" : "on", 1);
+	ranks_run(&job);
+}
+END_TEST
+
+/* ---- the same, at some connections of a link ---- */
+
+static void *pass_on(void *arg)
+{
+	int *end = arg;
+	struct pollfd p[2] = {{end[0], POLLIN, 0}, {end[1], POLLIN, 0}};
+	bool open = true;
+	char bytes[4096];
+
+	while (open && poll(p, 2, 20000) > 0)
+		for (int i = 0; i < 2 && open; i++) {
+			ssize_t n = p[i].revents ? recv(p[i].fd, bytes,
+							sizeof(bytes), 0)
+						 : -1;
+
+			open = !p[i].revents ||
+			       (n > 0 && send(p[!i].fd, bytes, (size_t)n,
+					      MSG_NOSIGNAL) == n);
+		}
+	close(end[0]);
+	close(end[1]);
+	return arg;
+}
+
+/* The second connection, and what is connected in its place at first. */
+static void *lie_to_some(void *arg)
+{
+	static int pair[TCP_CONNECTIONS][2];
+	pthread_t thread;
+
+	for (int i = 0; i < TCP_CONNECTIONS; i++) {
+		if (i == 1 || i == 3) {
+			if (!lie(true))
+				break;
+			continue;
+		}
+		pair[i][0] = accept(between.listener, NULL, NULL);
+		pair[i][1] = call(&between.to);
+		if (pthread_create(&thread, NULL, pass_on, pair[i]) ||
+		    pthread_detach(thread))
+			break;
+	}
+	return arg;
+}
+
+static void run_some_lies(struct rank *r)
+{
+	if (r->rank == 0)
+		connect_through(r, lie_to_some);
+	RANKS_WAIT(r, atomic_load(&r->area->flag[0]));
+	exchange(r);
+}
+
+START_TEST(a_lie_at_one_connection_does_not_break_a_link)
+{
+	struct ranks_job job = {.t = t,
+				.kind = RANKS_PROCESSES,
+				.ranks = 2,
+				.run = run_some_lies};
+
+	setenv("DICOMM_SOCKET_FAMILY", "AF_INET", 1);
+	setenv("DICOMM_ENCRYPT", modes[_i][0], 1);
+	setenv("DICOMM_TCP_CONNECTIONS", "3", 1);
 	ranks_run(&job);
 }
 END_TEST
@@ -736,6 +810,9 @@ int main(void)
 	tcase_add_loop_test(
 		tc, who_is_between_is_not_believed_and_reads_nothing_later, 0,
 		2);
+	/* In the clear, and encrypted */
+	tcase_add_loop_test(tc, a_lie_at_one_connection_does_not_break_a_link,
+			    0, 2);
 	tcase_add_test(tc, the_dead_are_named);
 	tcase_add_test(tc, who_connects_to_a_stopped_rank_does_not_block);
 	suite_add_tcase(suite, tc);

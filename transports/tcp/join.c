@@ -282,15 +282,22 @@ static void connect_one(struct tcp_link *link, uint32_t index)
 		connect_failed(link, ENOMEM);
 }
 
+/* Connect those connections of the link that are missing. */
+static void connect_all(struct tcp_link *link)
+{
+	for (uint32_t i = 0; i < link->count && !atomic_load(&link->status);
+	     i++)
+		if (!link->conn[i])
+			connect_one(link, i);
+}
+
 void tcp_join_connect(struct tcp_link *link)
 {
 	if (link->count || link->closed || atomic_load(&link->status))
 		return;
 	link->initiator = true;
 	link->count = link->dev->connections;
-	for (uint32_t i = 0; i < link->count && !atomic_load(&link->status);
-	     i++)
-		connect_one(link, i);
+	connect_all(link);
 }
 
 static void drop_connections(struct tcp_link *link)
@@ -298,26 +305,33 @@ static void drop_connections(struct tcp_link *link)
 	for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
 		if (link->conn[i])
 			tcp_socket_drop(link->conn[i]);
+	if (link->retry)
+		link->dev->pending--;
+	link->retry = false;
 	link->count = 0;
 	link->initiator = false;
 }
 
 /* The connection has ended before an answer, or the answer proves nothing.
- * Anybody who can disturb the network may have caused that, so try again. */
-static void retry_later(struct tcp_link *link, const char *why)
+ * Anybody who can disturb the network may have caused that, so try again. The
+ * peer keeps the other connections of the link: it would take their end for
+ * that of this rank, or refuse others in their place. */
+static void retry_later(struct tcp_conn *c, const char *why)
 {
-	struct tp_device *dev = link->dev;
+	struct tcp_link *link = c->link;
 
-	if (++link->attempts > ATTEMPTS_MAX) {
+	if (!link->retry && ++link->attempts > ATTEMPTS_MAX) {
 		tcp_link_fail(link, DICOMM_ERR_REMOTE,
 			      "%s does not answer a hello: %s",
 			      link->address->listen, why);
 		return;
 	}
-	drop_connections(link);
+	tcp_socket_drop(c);
+	if (link->retry)
+		return;
 	link->retry_ms = clock_ms() + RETRY_MS;
 	link->retry = true;
-	dev->pending++;
+	link->dev->pending++;
 }
 
 static void on_connected(struct tcp_conn *c)
@@ -343,14 +357,13 @@ static void on_answer(struct tcp_conn *c)
 	if (status == DICOMM_AGAIN)
 		return;
 	if (status != DICOMM_SUCCESS) {
-		retry_later(link,
-			    errno ? strerror(errno) : "connection closed");
+		retry_later(c, errno ? strerror(errno) : "connection closed");
 		return;
 	}
 	prove_answer(g, key, proof);
 	if (sodium_memcmp(proof, g->answer.proof, sizeof(proof)) ||
 	    g->answer.type != ANSWER || g->answer.why[55]) {
-		retry_later(link, "its answer does not prove who it is");
+		retry_later(c, "its answer does not prove who it is");
 		return;
 	}
 	if (g->answer.verdict == CROSSED) {
@@ -539,7 +552,7 @@ static void retry_due(struct tp_device *dev, uint64_t now_ms)
 			continue;
 		link->retry = false;
 		dev->pending--;
-		tcp_join_connect(link);
+		connect_all(link);
 	}
 }
 
