@@ -181,6 +181,8 @@ dicomm_result_t stream_fence_block(struct stream_fence *list)
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct stream_fence *t;
 
+	if (!list)
+		return DICOMM_SUCCESS;
 	for (t = list; t && status == DICOMM_SUCCESS; t = t->next) {
 		status = t->of->work->open(t->of->index, t->stream, &t->open);
 		if (status == DICOMM_SUCCESS)

@@ -62,6 +62,7 @@ static pthread_cond_t arrived; /* once the progress thread runs */
 static struct batch *inbox, **inbox_tail = &inbox;
 static _Atomic unsigned inbox_count;
 static bool running;
+/* Changed with stream_lock held; read without it as a hint */
 static _Atomic bool driven;
 static _Thread_local bool is_driver;
 /* Guarded by stream_lock. Something is queued that the progress thread is to
@@ -131,29 +132,31 @@ static bool is_left_alone(void)
 }
 
 /* What a driver finds about other operations than its own is not the last error
- * of that thread; nor must the thread be cancelled meanwhile. */
+ * of that thread. Nor must the thread be cancelled meanwhile: callers hold
+ * that. */
 struct guest {
-	int cancellable;
 	char text[512];
 };
 
 static void begin_as_guest(struct guest *g)
 {
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &g->cancellable);
-	snprintf(g->text, sizeof(g->text), "%s", log_last_error());
+	const char *text = log_last_error();
+	size_t len = strnlen(text, sizeof(g->text) - 1);
+
+	memcpy(g->text, text, len);
+	g->text[len] = '\0';
 }
 
 static void end_as_guest(const struct guest *g)
 {
 	if (strcmp(g->text, log_last_error()))
 		log_set_last_error(g->text);
-	pthread_setcancelstate(g->cancellable, NULL);
 }
 
 /* With stream_lock held */
 static void begin_driving(void)
 {
-	atomic_store(&driven, true);
+	atomic_store_explicit(&driven, true, memory_order_relaxed);
 	is_driver = true;
 	take_inbox();
 }
@@ -171,7 +174,7 @@ static void wake_progress(void)
 static void end_driving(void)
 {
 	is_driver = false;
-	atomic_store(&driven, false);
+	atomic_store_explicit(&driven, false, memory_order_relaxed);
 	if (!turns_left() && !inbox)
 		hurry = false;
 	else if (heir && !atomic_load(&turns_on_devices))
@@ -289,38 +292,50 @@ static bool become_driver(struct dicomm_request *r)
 	return begun || (!request_is_done(r) && try_driving());
 }
 
+/* Drive until the request is done, or that time; 0: for ever. Returns true with
+ * stream_lock held if it is done. */
+static bool drive_for(struct dicomm_request *r, uint64_t end_ns)
+{
+	struct guest guest;
+	bool done;
+
+	begin_as_guest(&guest);
+	while (!request_is_done(r) && !atomic_load(&turns_on_devices) &&
+	       !(end_ns && clock_ns() >= end_ns))
+		pass();
+	end_as_guest(&guest);
+	pthread_mutex_lock(&stream_lock);
+	done = request_is_done(r);
+	/* Nobody is to be woken for this thread. */
+	if (done)
+		atomic_fetch_sub(&waiters, 1);
+	end_driving();
+	if (!done)
+		pthread_mutex_unlock(&stream_lock);
+	return done;
+}
+
 void driver_await(struct dicomm_request *r, uint64_t end_ns)
 {
 	uint64_t most = end_ns ? clock_ns() + DRIVE_NS : 0;
-	struct guest guest;
-	bool done;
+	bool begun = begin_as_waiter();
 
 	if (most > end_ns)
 		most = end_ns;
 	atomic_fetch_add(&waiters, 1);
-	while (!request_is_done(r) && !(end_ns && clock_ns() >= end_ns)) {
-		if (most && clock_ns() >= most) {
-			request_sleep(r, end_ns);
-			continue;
-		}
-		if (!become_driver(r) && !sleep_or_drive(r, end_ns))
-			continue;
-		begin_as_guest(&guest);
-		while (!request_is_done(r) && !atomic_load(&turns_on_devices) &&
-		       !(most && clock_ns() >= most))
-			pass();
-		end_as_guest(&guest);
-		pthread_mutex_lock(&stream_lock);
-		done = request_is_done(r);
-		/* Nobody is to be woken for this thread. */
-		if (done)
-			atomic_fetch_sub(&waiters, 1);
-		end_driving();
-		pthread_mutex_unlock(&stream_lock);
-		if (done)
+	pthread_mutex_unlock(&stream_lock);
+	while (begun ||
+	       (!request_is_done(r) && !(end_ns && clock_ns() >= end_ns))) {
+		if (begun && drive_for(r, most))
 			return;
+		begun = false;
+		if (most && clock_ns() >= most)
+			request_sleep(r, end_ns);
+		else
+			begun = become_driver(r) || sleep_or_drive(r, end_ns);
 	}
 	atomic_fetch_sub(&waiters, 1);
+	pthread_mutex_lock(&stream_lock);
 }
 
 void driver_poll(void)

@@ -18,8 +18,9 @@ dicomm_result_t driver_start(void);
  * that somebody runs it. If `waits`, the caller is about to wait for it. */
 void driver_add(struct batch *w, bool waits);
 
-/* Wait until the request is done, or that time of clock_ns(); 0: for ever. Runs
- * what is queued meanwhile, unless another thread does. */
+/* With stream_lock held, which is given up meanwhile: wait until the request is
+ * done, or that time of clock_ns(); 0: for ever. Runs what is queued meanwhile,
+ * unless another thread does. */
 void driver_await(struct dicomm_request *r, uint64_t end_ns);
 /* Give what is queued a turn, unless another thread runs it. Does not wait. */
 void driver_poll(void);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
@@ -59,11 +60,12 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 		w->places[i].stream->last = w;
 	}
 	driver_add(w, wait);
+	/* Each operation is bounded, so this wait is bounded. */
+	if (wait)
+		driver_await(&done, 0);
 	pthread_mutex_unlock(&stream_lock);
 	if (!wait)
 		return DICOMM_SUCCESS;
-	/* Each operation is bounded, so this wait is bounded. */
-	driver_await(&done, 0);
 	if (done.status != DICOMM_SUCCESS)
 		log_set_last_error(done.text);
 	return done.status;
@@ -115,23 +117,32 @@ dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
 	return DICOMM_SUCCESS;
 }
 
+/* With stream_lock held: complete the request when what was queued last has
+ * ended. Returns false if nothing is queued. */
+static bool attach(struct host_stream *st, struct dicomm_request *r)
+{
+	if (!st->pending)
+		return false;
+	r->next = st->last->requests;
+	st->last->requests = r;
+	return true;
+}
+
 void stream_attach(dicomm_stream_t stream, struct dicomm_request *r)
 {
 	struct host_stream *st = stream;
 	dicomm_result_t status;
-	char text[sizeof(st->last_text)];
+	char text[sizeof(st->last_text)] = "";
+	bool attached;
 
 	pthread_mutex_lock(&stream_lock);
-	if (st->pending) {
-		r->next = st->last->requests;
-		st->last->requests = r;
-		pthread_mutex_unlock(&stream_lock);
-		return;
-	}
+	attached = attach(st, r);
 	status = st->last_status;
-	snprintf(text, sizeof(text), "%s", st->last_text);
+	if (status != DICOMM_SUCCESS)
+		memcpy(text, st->last_text, sizeof(text));
 	pthread_mutex_unlock(&stream_lock);
-	request_complete(r, status, text);
+	if (!attached)
+		request_complete(r, status, text);
 }
 
 static dicomm_result_t wait_for_all(struct host_stream *st)
@@ -140,9 +151,9 @@ static dicomm_result_t wait_for_all(struct host_stream *st)
 	dicomm_result_t status;
 
 	request_init(&done);
-	stream_attach(st, &done);
-	driver_await(&done, 0);
 	pthread_mutex_lock(&stream_lock);
+	if (attach(st, &done))
+		driver_await(&done, 0);
 	status = st->status;
 	if (status != DICOMM_SUCCESS)
 		log_set_last_error(st->text);
@@ -231,11 +242,13 @@ dicomm_result_t dicomm_request_wait(dicomm_request_t request, int timeout_ms)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "request_wait: timeout_ms %d: negative",
 			    timeout_ms);
-	if (!request_is_done(request))
-		driver_await(request,
-			     timeout_ms ? clock_ns() + (uint64_t)timeout_ms *
-							       1000000u
-					: 0);
+	if (!request_is_done(request)) {
+		uint64_t ns = (uint64_t)timeout_ms * 1000000u;
+
+		pthread_mutex_lock(&stream_lock);
+		driver_await(request, ns ? clock_ns() + ns : 0);
+		pthread_mutex_unlock(&stream_lock);
+	}
 	return request_is_done(request) ? result_of(request)
 					: DICOMM_IN_PROGRESS;
 }
