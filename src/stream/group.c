@@ -31,13 +31,23 @@ struct pending_init {
 #define FEW 8
 
 /* The group of the calling thread. */
-static _Thread_local struct {
+static _Thread_local struct group {
 	int depth;
 	struct item few[FEW], *items; /* items: few, or from the heap */
 	size_t n, room;
 	const struct local_work *before; /* group_before() */
 	struct pending_init *inits, **last_init;
 } group;
+
+/* In a shared library, each access by the name of a thread's variable is a
+ * call, and the compiler would put the name in the place of a known address. */
+static inline struct group *own_group(void)
+{
+	struct group *g = &group;
+
+	__asm__("" : "+r"(g));
+	return g;
+}
 
 bool group_open(void)
 {
@@ -67,43 +77,32 @@ dicomm_result_t group_check_end(const void *of, const char *function)
 		    function, of);
 }
 
-static void free_items(void)
+static void free_items(struct group *g)
 {
-	struct item *items = group.items;
-	size_t n = group.n;
-
-	for (size_t i = 0; i < n; i++)
-		free(items[i].counts);
-	if (items != group.few)
-		free(items);
-	group.items = NULL;
-	group.n = group.room = 0;
-	group.before = NULL;
+	for (size_t i = 0; i < g->n; i++)
+		free(g->items[i].counts);
+	if (g->items != g->few)
+		free(g->items);
+	g->items = NULL;
+	g->n = g->room = 0;
+	g->before = NULL;
 }
 
-static dicomm_result_t make_room(void)
+static dicomm_result_t make_room(struct group *g)
 {
-	bool few = group.items == group.few;
-	size_t room = group.room ? 4 * group.room : FEW;
-	struct item *more = group.few;
+	bool few = g->items == g->few;
+	size_t room = g->room ? 4 * g->room : FEW;
+	struct item *more = g->few;
 
-	if (group.room)
-		more = realloc(few ? NULL : group.items, room * sizeof(*more));
+	if (g->room)
+		more = realloc(few ? NULL : g->items, room * sizeof(*more));
 	if (!more)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "group: no memory for call %zu", group.n);
+			    "group: no memory for call %zu", g->n);
 	if (few)
-		memcpy(more, group.few, sizeof(group.few));
-	group.items = more;
-	group.room = room;
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t add(const struct item *item)
-{
-	if (group.n == group.room)
-		TRY(make_room());
-	group.items[group.n++] = *item;
+		memcpy(more, g->few, sizeof(g->few));
+	g->items = more;
+	g->room = room;
 	return DICOMM_SUCCESS;
 }
 
@@ -198,29 +197,33 @@ static dicomm_result_t submit(struct item *items, size_t n,
 dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			   size_t *counts, dicomm_stream_t stream)
 {
-	struct item item;
-	dicomm_result_t status;
+	struct group *g = own_group();
+	struct item alone, *item = &alone;
+	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (__builtin_expect(
-		    !group.depth && !stream && !comm->dev && idle(comm), 1)) {
+	if (__builtin_expect(!g->depth && !stream && !comm->dev && idle(comm),
+			     1)) {
 		status = engine_call(comm, call);
 		if (status != DICOMM_AGAIN) {
 			free(counts);
 			return status;
 		}
 	}
-	item = (struct item){.comm = comm,
-			     .call = *call,
-			     .counts = counts,
-			     .stream = comm->dev ? NULL : stream,
-			     .native = comm->dev ? stream : NULL};
-	if (group.depth) {
-		status = add(&item);
-		if (status != DICOMM_SUCCESS)
+	if (g->depth) {
+		if (g->n == g->room)
+			status = make_room(g);
+		if (status != DICOMM_SUCCESS) {
 			free(counts);
-		return status;
+			return status;
+		}
+		item = &g->items[g->n++];
 	}
-	return submit(&item, 1, NULL);
+	*item = (struct item){.comm = comm,
+			      .call = *call,
+			      .counts = counts,
+			      .stream = comm->dev ? NULL : stream,
+			      .native = comm->dev ? stream : NULL};
+	return g->depth ? DICOMM_SUCCESS : submit(item, 1, NULL);
 }
 
 /* Enter all communicators before any is left: a communicator that was left may
@@ -285,24 +288,24 @@ static dicomm_result_t run_here(struct item *items, size_t nitems)
 }
 
 /* Only once: what it writes may be what it reads. */
-static dicomm_result_t run_before(void)
+static dicomm_result_t run_before(struct group *g)
 {
-	const struct local_work *work = group.before;
+	const struct local_work *work = g->before;
 	dicomm_result_t status;
 
 	if (!work)
 		return DICOMM_SUCCESS;
-	group.before = NULL;
+	g->before = NULL;
 	status = work->run(work, NULL);
 	return status == DICOMM_SUCCESS
 		       ? status
-		       : fault_own(group.items[0].comm, status, -1);
+		       : fault_own(g->items[0].comm, status, -1);
 }
 
-static dicomm_result_t launch(void)
+static dicomm_result_t launch(struct group *g)
 {
-	struct item *items = group.items;
-	size_t n = group.n;
+	const struct item *items = g->items;
+	size_t n = g->n;
 	bool here = true;
 	dicomm_result_t status;
 
@@ -311,12 +314,12 @@ static dicomm_result_t launch(void)
 		    !idle(items[i].comm))
 			here = false;
 	if (here)
-		TRY(run_before());
-	status = here ? run_here(items, n) : DICOMM_AGAIN;
+		TRY(run_before(g));
+	status = here ? run_here(g->items, n) : DICOMM_AGAIN;
 	if (status != DICOMM_AGAIN)
 		return status;
-	status = submit(items, n, group.before);
-	group.n = 0; /* the progress thread owns the counts now */
+	status = submit(g->items, n, g->before);
+	g->n = 0; /* the progress thread owns the counts now */
 	return status;
 }
 
@@ -435,24 +438,25 @@ dicomm_result_t dicomm_group_start(void)
 dicomm_result_t dicomm_group_end(void)
 {
 	CANCEL_HELD();
+	struct group *g = own_group();
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 
-	if (!group.depth)
+	if (!g->depth)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "group_end: no group was started by this thread");
-	if (group.depth > 1) {
-		group.depth--;
+	if (g->depth > 1) {
+		g->depth--;
 		return DICOMM_SUCCESS;
 	}
 	/* Calls that the inits themselves make do not belong to the group. */
-	group.depth = 0;
-	if (group.inits)
+	g->depth = 0;
+	if (g->inits)
 		status = run_inits();
-	if (group.n) {
-		s = launch();
+	if (g->n) {
+		s = launch(g);
 		if (s != DICOMM_SUCCESS && is_good(status))
 			status = s;
 	}
-	free_items();
+	free_items(g);
 	return status;
 }
