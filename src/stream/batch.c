@@ -17,7 +17,17 @@
  * a device. */
 #define BLOCKED_NS UINT64_C(5000000000)
 
+/* Batches of so many calls at most are kept for the next ones, so many of each
+ * length. */
+#define KEPT_CALLS 4
+#define KEPT 64
+
 pthread_mutex_t stream_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	struct batch *first;
+	unsigned n;
+} kept[KEPT_CALLS + 1]; /* by the number of calls; guarded by stream_lock */
 
 static void record_status(struct batch *w, dicomm_result_t status)
 {
@@ -25,11 +35,6 @@ static void record_status(struct batch *w, dicomm_result_t status)
 		return;
 	w->status = status;
 	w->text = strdup(log_last_error());
-}
-
-static const char *text_of(const struct batch *w)
-{
-	return w->text ? w->text : "";
 }
 
 /* Needs the data path. */
@@ -214,10 +219,21 @@ void batch_begin(struct batch *w)
 		fault_own(comm, status, -1);
 }
 
+static struct batch *take_memory(size_t n)
+{
+	struct batch *w = n <= KEPT_CALLS ? kept[n].first : NULL;
+
+	if (!w)
+		return malloc(sizeof(*w) +
+			      n * (sizeof(*w->items) + sizeof(*w->places)));
+	kept[n].first = w->next;
+	kept[n].n--;
+	return w;
+}
+
 struct batch *batch_make(const struct item *items, size_t n)
 {
-	struct batch *w = malloc(sizeof(*w) + n * sizeof(*w->items) +
-				 n * sizeof(*w->places));
+	struct batch *w = take_memory(n);
 
 	if (!w)
 		return NULL;
@@ -246,10 +262,22 @@ struct batch *batch_make(const struct item *items, size_t n)
 
 void batch_free(struct batch *w)
 {
-	for (size_t i = 0; i < w->nitems; i++)
+	size_t n = w->nitems;
+
+	for (size_t i = 0; i < n; i++)
 		free(w->items[i].counts);
-	free(w->text);
-	free(w);
+	if (n > KEPT_CALLS || kept[n].n == KEPT) {
+		free(w);
+		return;
+	}
+	w->next = kept[n].first;
+	kept[n].first = w;
+	kept[n].n++;
+}
+
+void batch_forget(void)
+{
+	memset(kept, 0, sizeof(kept));
 }
 
 size_t batch_bytes(size_t calls)
@@ -277,6 +305,8 @@ void batch_end_item(struct batch *w, struct item *item)
 void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 {
 	struct dicomm_request *r, *next;
+	dicomm_result_t status = w->status;
+	char *text = w->text;
 
 	batch_release_fences(w);
 	for (size_t i = 0; i < w->nitems; i++)
@@ -300,25 +330,26 @@ void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 	for (size_t i = 0; i < w->nplaces; i++) {
 		struct host_stream *st = w->places[i].stream;
 
-		if (w->status != DICOMM_SUCCESS &&
-		    st->status == DICOMM_SUCCESS) {
-			st->status = w->status;
-			snprintf(st->text, sizeof(st->text), "%s", text_of(w));
+		if (status != DICOMM_SUCCESS && st->status == DICOMM_SUCCESS) {
+			st->status = status;
+			snprintf(st->text, sizeof(st->text), "%s",
+				 text ? text : "");
 		}
-		st->last_status = w->status;
-		if (w->status != DICOMM_SUCCESS)
+		st->last_status = status;
+		if (status != DICOMM_SUCCESS)
 			snprintf(st->last_text, sizeof(st->last_text), "%s",
-				 text_of(w));
+				 text ? text : "");
 		st->pending--;
 	}
 	r = w->requests;
+	batch_free(w);
 	pthread_mutex_unlock(&stream_lock);
 	/* From here on, the streams may be gone. */
 	for (; r; r = next) {
 		next = r->next;
-		request_complete(r, w->status, text_of(w));
+		request_complete(r, status, text ? text : "");
 	}
-	batch_free(w);
+	free(text);
 }
 
 bool batch_look_at_fences(struct batch *w)

@@ -70,12 +70,15 @@ struct batch {
  * and who drives. It is not taken during a turn. */
 extern pthread_mutex_t stream_lock;
 
-/* For who queues it. Copies the items. Returns NULL if there is no memory. */
+/* For who queues it, with stream_lock held. Copies the items. Returns NULL if
+ * there is no memory. */
 struct batch *batch_make(const struct item *items, size_t n);
 /* Memory of so many calls that are queued, each by itself */
 size_t batch_bytes(size_t calls);
-/* Also frees the counts of its items. */
+/* With stream_lock held. Also frees the counts of its items. */
 void batch_free(struct batch *w);
+/* The child of a fork has none that are kept. */
+void batch_forget(void);
 /* Release all fences; their streams continue. */
 void batch_release_fences(struct batch *w);
 

@@ -438,6 +438,7 @@ static void *progress(void *arg)
 static void forget(void)
 {
 	pthread_mutex_init(&stream_lock, NULL);
+	batch_forget();
 	turns_forget();
 	inbox = NULL;
 	inbox_tail = &inbox;

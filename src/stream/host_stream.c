@@ -24,14 +24,16 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 			      struct stream_fence *fences,
 			      const struct local_work *before, bool wait)
 {
-	struct batch *w = batch_make(items, n);
-	struct batch lost = {.fences = fences};
+	struct batch lost = {.fences = fences}, *w;
 	struct dicomm_request done;
 	dicomm_result_t status;
 
 	for (size_t i = 0; i < n; i++)
 		share_claim(items[i].comm);
+	pthread_mutex_lock(&stream_lock);
+	w = batch_make(items, n);
 	if (!w) {
+		pthread_mutex_unlock(&stream_lock);
 		batch_release_fences(&lost);
 		for (size_t i = 0; i < n; i++)
 			free(items[i].counts);
@@ -45,12 +47,11 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	w->fences = fences;
 	w->reached = !fences;
 	w->before_all = before;
-	pthread_mutex_lock(&stream_lock);
 	status = driver_start();
 	if (status != DICOMM_SUCCESS) {
-		pthread_mutex_unlock(&stream_lock);
-		batch_release_fences(w);
 		batch_free(w);
+		pthread_mutex_unlock(&stream_lock);
+		batch_release_fences(&lost);
 		return status;
 	}
 	for (size_t i = 0; i < n; i++)
