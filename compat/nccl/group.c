@@ -190,9 +190,8 @@ static ncclResult_t hold(struct group *g, struct nccl_call *call)
 	return ncclSuccess;
 }
 
-ncclResult_t nccl_group_call(const struct nccl_call *call)
+static ncclResult_t keep(struct group *g, const struct nccl_call *call)
 {
-	struct group *g = own_group();
 	struct nccl_call *kept;
 	ncclResult_t result;
 
@@ -209,6 +208,16 @@ ncclResult_t nccl_group_call(const struct nccl_call *call)
 	g->ncalls += result == ncclSuccess;
 	nccl_leave(call->comm);
 	return result == ncclSuccess ? result : fail(g, result);
+}
+
+bool nccl_group_call(const struct nccl_call *call, ncclResult_t *result)
+{
+	struct group *g = own_group();
+
+	if (!g->depth)
+		return false;
+	*result = keep(g, call);
+	return true;
 }
 
 ncclResult_t nccl_group_task(const struct nccl_task *task)

@@ -15,16 +15,22 @@ extern _Atomic int nccl_groups __attribute__((visibility("hidden")));
 
 bool nccl_group_of_thread(void);
 
-/* Has the calling thread one open? Mostly nobody has. */
-static inline bool nccl_group_open(void)
+/* Has any thread one open? Mostly nobody has. */
+static inline bool nccl_group_any(void)
 {
-	return __builtin_expect(atomic_load_explicit(&nccl_groups,
-						     memory_order_relaxed) != 0,
-				0) &&
-	       nccl_group_of_thread();
+	return __builtin_expect(
+		atomic_load_explicit(&nccl_groups, memory_order_relaxed) != 0,
+		0);
 }
 
-ncclResult_t nccl_group_call(const struct nccl_call *call);
+/* Has the calling thread one open? */
+static inline bool nccl_group_open(void)
+{
+	return nccl_group_any() && nccl_group_of_thread();
+}
+
+/* Keeps a call of the calling thread's group; false: it has none open. */
+bool nccl_group_call(const struct nccl_call *call, ncclResult_t *result);
 /* Takes over what the task owns. */
 ncclResult_t nccl_group_task(const struct nccl_task *task);
 /* A window is registered at its end. Takes it over. */

@@ -5,12 +5,12 @@
 #include "compat/nccl/window.h"
 
 /* Only a call that is kept has to lie in memory. */
-static inline __attribute__((always_inline)) ncclResult_t
-keep(const struct nccl_call *call)
+static inline __attribute__((always_inline)) bool
+keep(const struct nccl_call *call, ncclResult_t *result)
 {
 	const struct nccl_call copy = *call;
 
-	return nccl_group_call(&copy);
+	return nccl_group_call(&copy, result);
 }
 
 /* Has entered, and leaves. */
@@ -44,9 +44,10 @@ perform(const struct nccl_call *call)
 {
 	struct ncclComm *c = call->comm;
 	dicomm_result_t status;
+	ncclResult_t result;
 
-	if (nccl_group_open())
-		return keep(call);
+	if (nccl_group_any() && keep(call, &result))
+		return result;
 	if (__builtin_expect(!nccl_enter(c), 0))
 		return nccl_handle_refuse(call->f, c);
 	if (nccl_redop_is_created(call->redop))
