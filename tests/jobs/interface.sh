@@ -3,7 +3,8 @@
 # The first interface of each host has the same address everywhere and leads to
 # nobody (a NAT of virtual machines); the second one leads to the others. Ranks
 # that are told the address of rank 0 there find the second one by themselves,
-# and DICOMM_SOCKET_IFNAME still has the last word.
+# and DICOMM_SOCKET_IFNAME still has the last word. Where that one swallows what
+# is sent, as a firewall does, the error names the address and the port.
 top=${srcdir:-.}
 if [ ! -x examples/allreduce ]; then
 	echo "no examples/allreduce"
@@ -51,6 +52,28 @@ DICOMM_SOCKET_IFNAME=eth0
 export DICOMM_SOCKET_IFNAME
 if both 3; then
 	echo "not ok: DICOMM_SOCKET_IFNAME=eth0 was not taken"
+	exit 1
+fi
+grep -h ERROR "$out/0" "$out/1" | head -n 2
+
+# Nobody has the address of the link layer that each host knows of the other.
+for i in 0 1; do
+	ip -n host$i addr flush dev eth0 &&
+		ip -n host$i addr add 10.79.0.$((i + 1))/24 dev eth0 &&
+		ip -n host$i neigh add 10.79.0.$((2 - i)) dev eth0 \
+			lladdr 02:00:00:00:00:99 nud permanent || exit 99
+done
+if both 80; then
+	echo "not ok: the data went another way than by eth0"
+	exit 1
+fi
+for i in 0 1; do
+	grep -q "rank $((1 - i)): no answer to connect to 10.79.0.$((2 - i)):[0-9]* .*DICOMM_PORT_RANGE" \
+		"$out/$i" && told=1
+done
+if [ -z "$told" ]; then
+	echo "not ok: a port without an answer was not told"
+	cat "$out/0" "$out/1"
 	exit 1
 fi
 grep -h ERROR "$out/0" "$out/1" | head -n 2

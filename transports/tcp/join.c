@@ -11,6 +11,8 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@
 #include "src/base/auth.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "transports/tcp/seal.h"
 #include "transports/tcp/tcp.h"
 
@@ -34,6 +37,11 @@
  * have been without descriptors, or full of strangers. */
 #define ATTEMPTS_MAX 20
 #define RETRY_MS 100
+/* Whatever runs on a host, its kernel answers a connect, or refuses it. So who
+ * gets no answer for this long while ranks meet, as they do over other ports of
+ * the same hosts, is cut off by a firewall. Later, the network may be down. */
+#define UNANSWERED_MS 9000
+#define MEETING_MS 60000
 #define TICK_MS 50
 
 struct hello {
@@ -257,11 +265,20 @@ static void send_hello(struct tcp_conn *c)
 	make_pair(c, h->public);
 	prove_hello(h, config->key, h->proof);
 	c->state = TCP_HELLO_SENT;
+	c->deadline_ms = 0;
 	tcp_socket_watch(c, EPOLLIN);
 	if (!send_word(c, h, sizeof(*h)))
 		tcp_link_fail(c->link, DICOMM_ERR_REMOTE,
 			      "send a hello to %s: %s",
 			      c->link->address->listen, strerror(errno));
+}
+
+static uint64_t connect_until_ms(const struct tp_device *dev)
+{
+	uint64_t now_ms = clock_ms();
+	bool meets = now_ms - dev->opened_ms < MEETING_MS;
+
+	return now_ms + (meets ? UNANSWERED_MS : TCP_SILENT_MS);
 }
 
 static void connect_one(struct tcp_link *link, uint32_t index)
@@ -277,6 +294,7 @@ static void connect_one(struct tcp_link *link, uint32_t index)
 	}
 	c->link = link;
 	c->index = index;
+	c->deadline_ms = connect_until_ms(link->dev);
 	link->conn[index] = c;
 	if (!begin(c))
 		connect_failed(link, ENOMEM);
@@ -344,6 +362,26 @@ static void on_connected(struct tcp_conn *c)
 		connect_failed(c->link, error);
 	else
 		send_hello(c);
+}
+
+/* This process may have been stopped since the answer came. */
+static bool is_answered(const struct tcp_conn *c)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+	       info.tcpi_state != TCP_SYN_SENT;
+}
+
+static void on_unanswered(struct tcp_conn *c)
+{
+	if (!is_answered(c))
+		tcp_link_fail(c->link, DICOMM_ERR_REMOTE,
+			      "no answer to connect to %s (does a firewall "
+			      "drop it? DICOMM_PORT_RANGE says which ports are "
+			      "used)",
+			      c->link->address->listen);
 }
 
 static void on_answer(struct tcp_conn *c)
@@ -566,9 +604,16 @@ void tcp_join_tick(struct tp_device *dev, uint64_t now_ms)
 	tcp_socket_resume(dev);
 	for (struct tcp_conn *c = dev->conns; c; c = next) {
 		next = c->next;
-		if (c->deadline_ms && c->state != TCP_OPEN &&
-		    now_ms > c->deadline_ms)
-			drop_unproved(c);
+		if (!c->deadline_ms || c->state == TCP_OPEN ||
+		    now_ms <= c->deadline_ms)
+			continue;
+		if (c->state == TCP_CONNECTING) {
+			/* All of its link have gone with it: the next tick sees
+			 * to the rest. */
+			on_unanswered(c);
+			break;
+		}
+		drop_unproved(c);
 	}
 	retry_due(dev, now_ms);
 }

@@ -269,6 +269,7 @@ static dicomm_result_t open_parts(struct tp_device *dev,
 			    dev->base.config.rank);
 	randombytes_buf(&dev->token, sizeof(dev->token));
 	dev->network = tcp_address_network();
+	dev->opened_ms = clock_ms();
 	dev->protection = protection_of(config_string(CONFIG_ENCRYPT));
 	dev->connections = connections_of(&dev->base.config);
 	TRY(open_links(dev));

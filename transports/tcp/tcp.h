@@ -209,6 +209,7 @@ struct tcp_link {
 struct tp_device {
 	struct framed base;
 	uint64_t network, token;
+	uint64_t opened_ms;
 	enum tcp_protection protection;
 	uint32_t connections; /* of a link that this rank makes */
 	char listen[80];
