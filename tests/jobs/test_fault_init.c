@@ -3,6 +3,7 @@
  * way: init ends in time, everywhere, with words that name them. */
 #include <arpa/inet.h>
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -887,6 +888,56 @@ START_TEST(the_dead_are_named_and_not_those_they_cut_off)
 }
 END_TEST
 
+/* ---- who hosts the others cannot open enough files ---- */
+
+/* Returns the number of open files. */
+static rlim_t files_open(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	rlim_t n = 0;
+
+	JOB_CHECK(dir, "no /proc");
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n - 3; /* ".", ".." and the one of this search */
+}
+
+static void host_with_few_files(struct job_rank *me)
+{
+	bool comes_last = *(const int *)me->arg;
+	dicomm_unique_id_t id = job_id();
+	struct rlimit few;
+	const char *text;
+	double begin;
+
+	few.rlim_cur = few.rlim_max = files_open() + 4;
+	if (me->rank == 0)
+		JOB_CHECK(!setrlimit(RLIMIT_NOFILE, &few), "setrlimit");
+	job_barrier();
+	if (me->rank == 0 && comes_last)
+		job_sleep_ms(300);
+	begin = job_seconds();
+	check_failed(me, init(me, me->ranks, &id, me->rank), DICOMM_ERR_SYSTEM,
+		     "open files, for ");
+	check_time("too few files", begin, comes_last ? 0.3 : 0);
+	text = dicomm_get_last_error(NULL);
+	JOB_CHECK(strstr(text, "its limit is ") && strstr(text, "ulimit -Hn"),
+		  "%s", text);
+	job_barrier();
+}
+
+START_TEST(who_may_open_too_few_files_tells_the_others)
+{
+	job_run(&(struct job){.run = host_with_few_files,
+			      .arg = &_i,
+			      .ranks = 8,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 /* ---- who cannot come to a split ---- */
 
 static _Atomic bool is_threadless;
@@ -1063,6 +1114,8 @@ int main(void)
 
 	tcase_set_timeout(tcase, job_is_long() ? 600 : 100);
 	tcase_add_test(tcase, who_gets_no_thread_tells_the_others);
+	tcase_add_loop_test(tcase, who_may_open_too_few_files_tells_the_others,
+			    0, 2);
 	tcase_add_loop_test(tcase, who_does_not_come_is_named, 0, 5);
 	tcase_add_test(tcase, all_who_do_not_come_are_named);
 	tcase_add_test(tcase, what_said_how_many_come_is_named);

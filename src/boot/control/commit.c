@@ -483,12 +483,14 @@ dicomm_result_t commit_all(const struct commit_config *config)
 	bool *wanted = calloc(ranks, sizeof(*wanted));
 	int *fds = calloc(ranks, sizeof(*fds));
 	dicomm_result_t status;
+	char why[256];
 
 	s.participants = calloc(ranks, sizeof(*s.participants));
 	s.links = calloc(room, sizeof(*s.links));
 	s.polls = calloc(room + 1, sizeof(*s.polls));
 	if (wanted && fds && s.participants && s.links && s.polls) {
-		sock_make_room(2 * (uint32_t)ranks);
+		if (!sock_make_room(2 * (uint32_t)ranks, 0, why, sizeof(why)))
+			log_warn("%s", why);
 		connect_all(&s, wanted, fds);
 		flood(&s);
 		status = result(&s);

@@ -411,7 +411,7 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 	peer->owner = hub;
 	peer->conn.frame = frame;
 	peer->conn.lost = lost;
-	if (members_admit(&hub->members, peer, &info) &&
+	if (members_admit(&hub->members, peer, 0, &info) &&
 	    hub->members.came == hub->members.ranks)
 		start(hub);
 }
@@ -467,15 +467,21 @@ dicomm_result_t hub_open(const struct rank_info *self,
 {
 	struct hub *hub;
 	dicomm_result_t status;
+	char why[FRAME_TEXT];
 	int fd;
 
 	TRY(sock_listen(&fd, address));
 	hub = make();
-	if (!hub || !members_init(&hub->members, self)) {
+	if (!hub) {
 		close(fd);
+		return FAIL(DICOMM_ERR_NO_MEMORY, "out of memory for a hub");
+	}
+	status = members_init(&hub->members, self, 0, why, sizeof(why));
+	if (status != DICOMM_SUCCESS) {
+		close(fd);
+		members_fini(&hub->members);
 		free(hub);
-		return FAIL(DICOMM_ERR_NO_MEMORY, "out of memory for %u ranks",
-			    self->ranks);
+		return FAIL(status, "%s", why);
 	}
 	loop_lock();
 	status = listener_open(fd, key, "rank 0", &hub->listener);

@@ -206,7 +206,7 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 	peer->owner = s;
 	peer->conn.frame = frame;
 	peer->conn.lost = lost;
-	if (!members_admit(&s->members, peer, &info)) {
+	if (!members_admit(&s->members, peer, s->listener->pending, &info)) {
 		extend_deadline(s);
 		return;
 	}
@@ -314,18 +314,42 @@ void id_server_reach(const char *address, char reach[SOCK_NAME])
 	loop_unlock();
 }
 
-bool id_server_give_hub(const char *address, struct hub *hub)
+static dicomm_result_t give_hub(struct id_server *s,
+				const struct rank_info *info, struct hub *hub,
+				char *why, size_t len)
 {
+	struct members *m = &s->members;
+	unsigned connected = s->listener->pending + (unsigned)s->peers;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!m->failed)
+		status = members_init(m, info, connected, why, len);
+	if (status != DICOMM_SUCCESS)
+		fail(s, status, 0, why);
+	if (!m->failed) {
+		s->own_hub = hub;
+		return DICOMM_SUCCESS;
+	}
+	m->refused++; /* it knows now */
+	snprintf(why, len, "%s", m->text);
+	return m->status;
+}
+
+dicomm_result_t id_server_give_hub(const char *address,
+				   const struct rank_info *info,
+				   struct hub *hub, bool *given)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+	char why[FRAME_TEXT];
 	struct id_server *s;
-	bool given;
 
 	loop_lock();
 	s = find(address);
-	given = s && s->listener && !s->own_hub && !s->members.failed;
-	if (given)
-		s->own_hub = hub;
+	*given = s && s->listener && !s->own_hub;
+	if (*given)
+		status = give_hub(s, info, hub, why, sizeof(why));
 	loop_unlock();
-	return given;
+	return status == DICOMM_SUCCESS ? status : FAIL(status, "%s", why);
 }
 
 void id_server_take_hub(const char *address, const struct hub *hub)

@@ -15,6 +15,7 @@
 
 struct handshake_alive;
 struct hub;
+struct rank_info;
 
 /* In the place of a hub's address: this rank will say next why it does not
  * join, and the others are not to start before that. */
@@ -33,11 +34,15 @@ bool id_server_is_open(const char *address);
  * address of this host, if this process serves it. The others may know it by
  * one that leads here from elsewhere only. Takes the lock of the loop. */
 void id_server_reach(const char *address, char reach[SOCK_NAME]);
-/* To be called by rank 0. If this process serves that address, hub_adopt() will
- * be called for that hub of hub_open_idle() when all ranks are connected; rank
- * 0 joins without an address then. Returns false if this process does not serve
- * it, or no more. Takes the lock. */
-bool id_server_give_hub(const char *address, struct hub *hub);
+/* To be called by rank 0, with its join request. If this process serves that
+ * address, hub_adopt() will be called for that hub of hub_open_idle() when all
+ * ranks are connected; rank 0 joins without an address then. *given becomes
+ * false if this process does not serve it, or no more. Fails if the ranks
+ * cannot join, such as for want of descriptors here; the others are told. Takes
+ * the lock. */
+dicomm_result_t id_server_give_hub(const char *address,
+				   const struct rank_info *info,
+				   struct hub *hub, bool *given);
 /* Takes that back, before the hub is closed. Does nothing if the hub has its
  * ranks. Takes the lock. */
 void id_server_take_hub(const char *address, const struct hub *hub);

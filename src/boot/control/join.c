@@ -290,20 +290,25 @@ static dicomm_result_t make_hub(struct join *j)
 	return fail_host(j, status);
 }
 
-/* Opens the hub on rank 0, if possible in the place of the id server. */
-static dicomm_result_t make_hub_by_id(struct join *j)
+/* Opens the hub on rank 0, if possible in the place of the id server. If that
+ * is of this process and refuses, it has told the others: *told. */
+static dicomm_result_t make_hub_by_id(struct join *j, bool *told)
 {
 	struct hub *hub;
 	dicomm_result_t status = hub_open_idle(&hub);
+	bool given;
 
+	*told = false;
 	if (status != DICOMM_SUCCESS)
 		return fail_host(j, status);
-	if (id_server_give_hub(j->server_address, hub)) {
+	status = id_server_give_hub(j->server_address, &j->info, hub, &given);
+	if (given && status == DICOMM_SUCCESS) {
 		j->hub = hub;
 		return DICOMM_SUCCESS;
 	}
 	hub_close(hub, DICOMM_SUCCESS, "");
-	return make_hub(j);
+	*told = given;
+	return given ? status : make_hub(j);
 }
 
 static bool take_members(struct join *j, struct frame_reader *in)
@@ -332,6 +337,7 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	enum frame_type type;
 	struct frame_reader in;
 	const char *wrong;
+	bool told;
 
 	TRY(id_parse(j->config->id, address, key));
 	/* Not all of thousands */
@@ -342,7 +348,9 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 		auth_key_derive(key, nonce, j->hub_key);
 		if (sock_resolve(address, &at, &wrong))
 			interface_learn_toward(&at);
-		made = make_hub_by_id(j);
+		made = make_hub_by_id(j, &told);
+		if (told)
+			return made;
 	}
 	id_server_reach(address, reach);
 	status = client_open(reach, key, &p, &j->server, why);

@@ -15,27 +15,33 @@ void members_fini(struct members *m)
 	m->list = NULL;
 }
 
-bool members_init(struct members *m, const struct rank_info *info)
+dicomm_result_t members_init(struct members *m, const struct rank_info *info,
+			     unsigned connected, char *why, size_t len)
 {
 	if (m->list)
-		return true;
+		return DICOMM_SUCCESS;
 	m->list = calloc(info->ranks, sizeof(*m->list));
-	if (!m->list)
-		return false;
-	/* For a moment each rank has two connections, to the id server and to
-	 * the hub. Usually one process serves both. */
-	sock_make_room(2 * info->ranks);
+	if (!m->list) {
+		snprintf(why, len, "out of memory for %" PRIu32 " ranks",
+			 info->ranks);
+		return DICOMM_ERR_NO_MEMORY;
+	}
 	m->ranks = (int)info->ranks;
 	m->first = *info;
 	for (int i = 0; i < m->ranks; i++)
 		m->list[i].awaited = true;
-	return true;
+	/* Ranks of this process have both ends of their connections here. */
+	if (sock_make_room(2 * info->ranks, connected, why, len) ||
+	    sock_make_room(info->ranks, connected, why, len))
+		return DICOMM_SUCCESS;
+	return DICOMM_ERR_SYSTEM;
 }
 
 /* Returns DICOMM_SUCCESS if the rank can be admitted. Otherwise returns the
  * status to refuse it with, and writes the reason to `why`. */
 static dicomm_result_t examine(struct members *m, const struct rank_info *info,
-			       const char *where, char *why, size_t len)
+			       unsigned pending, const char *where, char *why,
+			       size_t len)
 {
 	if (!info->ranks || info->ranks > CONTROL_RANKS_MAX ||
 	    info->rank >= info->ranks) {
@@ -45,11 +51,8 @@ static dicomm_result_t examine(struct members *m, const struct rank_info *info,
 			 info->rank, where, info->ranks, CONTROL_RANKS_MAX);
 		return DICOMM_ERR_INVALID_USAGE;
 	}
-	if (!members_init(m, info)) {
-		snprintf(why, len, "out of memory for %" PRIu32 " ranks",
-			 info->ranks);
-		return DICOMM_ERR_NO_MEMORY;
-	}
+	/* This one is connected, too. */
+	TRY(members_init(m, info, pending + 1, why, len));
 	if (!rank_info_agrees(&m->first, info, why, len))
 		return DICOMM_ERR_INVALID_USAGE;
 	if (m->list[info->rank].came) {
@@ -60,7 +63,7 @@ static dicomm_result_t examine(struct members *m, const struct rank_info *info,
 	return DICOMM_SUCCESS;
 }
 
-bool members_admit(struct members *m, struct peer_conn *peer,
+bool members_admit(struct members *m, struct peer_conn *peer, unsigned pending,
 		   const struct rank_info *info)
 {
 	char where[RANK_INFO_WHERE], why[FRAME_TEXT];
@@ -69,7 +72,7 @@ bool members_admit(struct members *m, struct peer_conn *peer,
 
 	rank_info_where(info, where);
 	if (!m->failed) {
-		status = examine(m, info, where, why, sizeof(why));
+		status = examine(m, info, pending, where, why, sizeof(why));
 		if (status != DICOMM_SUCCESS)
 			members_fail(m, status, (int)info->rank, why);
 	}

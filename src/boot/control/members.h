@@ -32,13 +32,18 @@ struct members {
 	char text[FRAME_TEXT];
 };
 
-/* Allocates the list for as many ranks as this rank says that there are. Does
- * nothing if the list exists. Returns false if there is no memory. */
-bool members_init(struct members *m, const struct rank_info *info);
+/* Allocates the list for as many ranks as this rank says that there are, and
+ * makes room for their connections, in the place of `connected` ones of ranks
+ * or strangers, who go when room is needed. Does nothing if the list exists.
+ * Otherwise, if there is no memory, or no room, returns the status and writes
+ * the reason to `why`. */
+dicomm_result_t members_init(struct members *m, const struct rank_info *info,
+			     unsigned connected, char *why, size_t len);
 void members_fini(struct members *m);
-/* Enters the rank that sent this join request. If that is impossible, refuses
- * it, marks the list as failed and returns false. */
-bool members_admit(struct members *m, struct peer_conn *peer,
+/* Enters the rank that sent this join request. `pending` others are connected
+ * that have not sent one yet. If that is impossible, refuses it, marks the list
+ * as failed and returns false. */
+bool members_admit(struct members *m, struct peer_conn *peer, unsigned pending,
 		   const struct rank_info *info);
 /* Tells all connected ranks about the first failure, and keeps it for those
  * that connect later. Ignores later failures. */

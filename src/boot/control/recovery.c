@@ -535,11 +535,13 @@ dicomm_result_t recovery_probe(const uint8_t key[AUTH_KEY],
 			   .n = n,
 			   .own = own};
 	dicomm_result_t status = DICOMM_SUCCESS;
+	char why[256];
 
 	p.probes = calloc((size_t)n, sizeof(*p.probes));
 	p.polls = calloc((size_t)n, sizeof(*p.polls));
 	if (p.probes && p.polls) {
-		sock_make_room((uint32_t)n);
+		if (!sock_make_room((uint32_t)n, 0, why, sizeof(why)))
+			log_warn("%s", why);
 		probe_all(&p, (uint64_t)quiet_ms, (uint64_t)most_ms);
 	} else {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,

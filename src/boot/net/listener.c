@@ -31,6 +31,7 @@ static void unlink_pending(struct peer_conn *peer)
 	if (peer->next)
 		peer->next->link = peer->link;
 	strangers_remove(&l->unproved, &peer->stranger);
+	l->pending--;
 	peer->listener = NULL;
 }
 
@@ -231,6 +232,7 @@ static void accept_peer(struct listener *l, int fd)
 	if (peer->next)
 		peer->next->link = &peer->next;
 	l->first = peer;
+	l->pending++;
 	strangers_add(&l->unproved, &peer->stranger, peer);
 	loop_deadline(&peer->conn.source, clock_ns() + listener_patience_ns);
 	challenge(peer);

@@ -37,6 +37,7 @@ struct listener {
 	uint64_t told_ns;        /* when a stranger was last logged */
 	unsigned strangers;      /* number of strangers since then */
 	struct peer_conn *first; /* pending connections, newest first */
+	unsigned pending;        /* their number */
 	struct strangers unproved;
 
 	/* How to answer probes; owned. NULL: not at all. */

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -419,37 +420,44 @@ void sock_peer(int fd, char text[SOCK_TEXT])
 		to_text(&address, text);
 }
 
-/* Returns the number of open descriptors of the process, or `most` if /proc is
- * not there. */
-static uint64_t count_open(uint64_t most)
+/* Returns false if /proc is not there. */
+static bool count_open(uint64_t *n)
 {
 	DIR *dir = descriptors_opendir("/proc/self/fd");
-	uint64_t n = 0;
 
+	*n = 0;
 	if (!dir)
-		return most;
+		return false;
 	while (readdir(dir))
-		n++;
+		++*n;
 	closedir(dir);
-	return n;
+	*n -= 3; /* ".", ".." and the one of this search */
+	return true;
 }
 
-void sock_make_room(uint32_t n)
+bool sock_make_room(uint32_t n, uint32_t had, char *why, size_t len)
 {
 	uint64_t before = descriptors_limit(), needed, limit;
+	bool counted;
+	char host[HOST_NAME_MAX + 1] = "this host";
 
 	if (before == UINT64_MAX)
-		return;
-	needed = count_open(before) + n;
+		return true;
+	counted = count_open(&needed);
+	needed = counted ? needed - had + n : before + n;
 	if (before >= needed + DESCRIPTORS_OF_OTHERS)
-		return;
+		return true;
 	limit = descriptors_raise(needed + DESCRIPTORS_OF_OTHERS);
 	if (limit > before)
 		log_info("limit of open files raised to %" PRIu64
 			 ", for %" PRIu32 " connections",
 			 limit, n);
-	if (limit < needed)
-		log_warn("%" PRIu32 " connections need as many open files, the "
-			 "limit is %" PRIu64 " (ulimit -Hn)",
-			 n, limit);
+	if (limit >= needed || !counted)
+		return true;
+	gethostname(host, sizeof(host) - 1);
+	snprintf(why, len,
+		 "%s pid %d needs %" PRIu64 " open files, for %" PRIu32
+		 " connections, and its limit is %" PRIu64 " (ulimit -Hn)",
+		 host, (int)getpid(), needed, n, limit);
+	return false;
 }

@@ -59,8 +59,9 @@ int sock_connect(int fd, const struct sock_address *address, uint64_t until_ns,
  * socket. */
 bool sock_is_self_connected(int fd);
 /* Raises the soft limit of open files, which is often 1024, to have room for n
- * more connections. */
-void sock_make_room(uint32_t n);
+ * connections in the place of `had` open ones. If the hard limit is too low,
+ * returns false and writes how many files this process needs. */
+bool sock_make_room(uint32_t n, uint32_t had, char *why, size_t len);
 /* Writes the address of the other end, such as "10.0.0.7:40312". */
 void sock_peer(int fd, char text[SOCK_TEXT]);
 
