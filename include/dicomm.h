@@ -140,8 +140,10 @@
  *
  * Settings come from the fields of dicomm_config_t, else from DICOMM_
  * variables, else from variables of NCCL where these mean the same, else from
- * the default. Variables are read once, by the first call that needs any.
- * `dicomm-info --config` or dicomm_param_info() lists them all.
+ * the default. Variables are read once, by the first call that needs any;
+ * DICOMM_RANK, DICOMM_SIZE, DICOMM_COMM_ID and DICOMM_COMM_KEY by each call
+ * that needs them, so that a process may set them anew for its next
+ * communicator. `dicomm-info --config` or dicomm_param_info() lists them all.
  * Messages go to stderr: errors and warnings unless DICOMM_DEBUG says otherwise
  * (none, error, version, warn, info, debug, trace).
  *

@@ -50,6 +50,9 @@ struct row {
 	/* Who sets it asks for protection: a bad value is refused, because the
 	 * default would go without. */
 	bool protects;
+	/* Read anew each time: a process that lives on (a notebook, a worker of
+	 * Ray) may be another rank, of another job, next time. */
+	bool live;
 	bool secret; /* never printed */
 	bool id;     /* may be a unique id, whose secret is never printed */
 };
@@ -109,6 +112,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.name = "DICOMM_COMM_ID",
 			.nccl = "NCCL_COMM_ID",
 			.kind = KIND_STRING,
+			.live = true,
 			.value = "",
 			.id = true,
 			.help = "host:port where rank 0 listens and all ranks "
@@ -118,6 +122,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_COMM_KEY",
 			.kind = KIND_STRING,
+			.live = true,
 			.value = "",
 			.secret = true,
 			.help = "secret that ranks prove to know when they "
@@ -373,6 +378,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_RANK",
 			.kind = KIND_INT,
+			.live = true,
 			.value = "",
 			.min = 0,
 			.max = INT32_MAX,
@@ -440,6 +446,7 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_SIZE",
 			.kind = KIND_INT,
+			.live = true,
 			.value = "",
 			.min = 1,
 			.max = INT32_MAX,
@@ -547,7 +554,8 @@ static const struct row rows[CONFIG_KEYS] = {
 		},
 };
 
-/* The current value of a row; load() writes it once. */
+/* A value that a row has, or has had. Nothing changes it once it is made, and
+ * it stays, because callers keep its text. */
 struct value {
 	/* A string as given, or as the table spells the choice; a number in
 	 * canonical form. */
@@ -556,15 +564,17 @@ struct value {
 	int64_t number;
 	const char *variable; /* the variable that set it; NULL: default */
 	char origin[64];
-	const char *shown; /* the text with secrets hidden */
-	char *rejected;    /* a value that was refused */
-	const char *wanted;
+	const char *shown;  /* the text with secrets hidden */
+	char *given;        /* text of the variable */
+	const char *wanted; /* instead of it; NULL: it is taken */
 	/* Help that mentions the NCCL variable. NULL: use the help of the
 	 * row. */
 	char *help;
+	struct value *other; /* another value that the row has had */
 };
 
-static struct value values[CONFIG_KEYS];
+static struct value values[CONFIG_KEYS];                      /* at first use */
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER; /* for `other` */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool reported;
 
@@ -758,29 +768,34 @@ static const char *variable(const char *name)
 	return text && *text ? text : NULL;
 }
 
-static void load_row(const struct row *row, struct value *value)
+/* Returns the text, or NULL if neither variable of the row is set. */
+static const char *text_of(const struct row *row, const char **name)
 {
-	const char *name = row->name;
-	const char *text = variable(name);
+	const char *text;
+
+	*name = row->name;
+	text = variable(*name);
+	if (text)
+		return text;
+	*name = row->nccl;
+	return variable(*name);
+}
+
+static void load_value(const struct row *row, const char *name,
+		       const char *text, struct value *value)
+{
 	const char *bad;
 
-	if (row->nccl && asprintf(&value->help, "%s (also read: %s)", row->help,
-				  row->nccl) < 0)
-		value->help = NULL;
-	if (!text) {
-		name = row->nccl;
-		text = variable(name);
-	}
 	strcpy(value->origin, "default");
 	if (text) {
 		value->wanted = parse(row, text, value);
 		value->variable = name;
+		value->given = strdup(text);
 		if (!value->wanted) {
 			snprintf(value->origin, sizeof(value->origin),
 				 "environment %s", name);
 			return;
 		}
-		value->rejected = strdup(text);
 	}
 	bad = parse(row, row->value, value);
 	assert(!bad);
@@ -789,8 +804,15 @@ static void load_row(const struct row *row, struct value *value)
 
 static void load(void)
 {
-	for (int i = 0; i < CONFIG_KEYS; i++)
-		load_row(&rows[i], &values[i]);
+	for (int i = 0; i < CONFIG_KEYS; i++) {
+		const char *name, *text = text_of(&rows[i], &name);
+
+		load_value(&rows[i], name, text, &values[i]);
+		if (rows[i].nccl &&
+		    asprintf(&values[i].help, "%s (also read: %s)",
+			     rows[i].help, rows[i].nccl) < 0)
+			values[i].help = NULL;
+	}
 }
 
 static void print_wanted(const struct row *row, const char *wanted, char *text,
@@ -825,7 +847,7 @@ static void print_rejected(const struct row *row, const struct value *value,
 	print_wanted(row, value->wanted, wanted, sizeof(wanted));
 	snprintf(text, room, "%s %s is not valid (wanted: %s)", value->variable,
 		 row->secret || row->id ? HIDDEN
-		 : value->rejected      ? value->rejected
+		 : value->given         ? value->given
 					: "",
 		 wanted);
 }
@@ -926,6 +948,50 @@ static void report(void)
 			report_variable(*e, strcspn(*e, "="));
 }
 
+static bool is_given(const struct value *value, const char *name,
+		     const char *text)
+{
+	if (!text)
+		return !value->variable;
+	return value->variable == name && value->given &&
+	       !strcmp(value->given, text);
+}
+
+/* Returns the value of a live row, with the lock held; *made becomes true if
+ * the row never had it before. */
+static struct value *find_live(const struct row *row, struct value *first,
+			       bool *made)
+{
+	const char *name, *text = text_of(row, &name);
+	struct value *value = first;
+
+	while (value && !is_given(value, name, text))
+		value = value->other;
+	if (value)
+		return value;
+	value = calloc(1, sizeof(*value));
+	if (!value)
+		return first;
+	load_value(row, name, text, value);
+	value->other = first->other;
+	first->other = value;
+	*made = true;
+	return value;
+}
+
+static const struct value *get_live(enum config_key key)
+{
+	const struct value *value;
+	bool made = false;
+
+	pthread_mutex_lock(&live_lock);
+	value = find_live(&rows[key], &values[key], &made);
+	pthread_mutex_unlock(&live_lock);
+	if (made)
+		report_row(&rows[key], value);
+	return value;
+}
+
 /* The report runs after loading, not during it: a message may reach a callback
  * of the user that asks for a parameter. */
 static const struct value *get(enum config_key key)
@@ -934,7 +1000,7 @@ static const struct value *get(enum config_key key)
 	if (!atomic_load_explicit(&reported, memory_order_relaxed) &&
 	    !atomic_exchange(&reported, true))
 		report();
-	return &values[key];
+	return rows[key].live ? get_live(key) : &values[key];
 }
 
 dicomm_result_t config_check(void)

@@ -2,9 +2,10 @@
 /*
  * The parameters of the library. config.c has one table with a row for each
  * DICOMM_ variable: its type, default and help. A row may name an NCCL variable
- * that counts if the DICOMM_ variable is not set. All variables are read once,
- * at first use. For an unknown DICOMM_ variable there is a warning that
- * suggests the nearest name.
+ * that counts if the DICOMM_ variable is not set. Variables are read once, at
+ * first use, but those that say who this process is in its next job each time.
+ * For an unknown DICOMM_ variable there is a warning that suggests the nearest
+ * name.
  */
 #ifndef DICOMM_BASE_CONFIG_H
 #define DICOMM_BASE_CONFIG_H
@@ -63,7 +64,8 @@ enum config_key {
 
 /* Each of these functions aborts if the key has another type, which is a bug in
  * this library. Any thread may call them. */
-/* Returns "" if the variable is not set. */
+/* Returns "" if the variable is not set. The text stays, also if the variable
+ * changes. */
 const char *config_string(enum config_key key);
 /* Returns the text for messages, in which secrets are hidden. */
 const char *config_shown(enum config_key key);

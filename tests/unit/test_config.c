@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Each test runs in a process of its own, as the table is read once. */
+/* Each test runs in a process of its own, as most of the table is read once. */
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
@@ -460,6 +460,46 @@ START_TEST(values_stay_when_the_environment_changes)
 }
 END_TEST
 
+static void be_rank(const char *rank, const char *size, const char *id,
+		    const char *key)
+{
+	setenv("DICOMM_RANK", rank, 1);
+	setenv("DICOMM_SIZE", size, 1);
+	setenv("NCCL_COMM_ID", id, 1);
+	setenv("DICOMM_COMM_KEY", key, 1);
+	ck_assert_int_eq(config_int(CONFIG_RANK), atoi(rank));
+	ck_assert_int_eq(config_int(CONFIG_SIZE), atoi(size));
+	ck_assert_str_eq(config_string(CONFIG_COMM_ID), id);
+	ck_assert_str_eq(config_string(CONFIG_COMM_KEY), key);
+	ck_assert_str_eq(row("DICOMM_RANK").value, rank);
+}
+
+START_TEST(who_this_process_is_follows_the_environment)
+{
+	const char *first;
+
+	be_rank("0", "2", "a:1", "sesame");
+	first = config_string(CONFIG_COMM_KEY);
+	be_rank("1", "3", "b:2", "swordfish");
+	be_rank("0", "2", "a:1", "sesame");
+	/* Nothing is lost, and nothing grows. */
+	ck_assert_ptr_eq(first, config_string(CONFIG_COMM_KEY));
+	setenv("DICOMM_COMM_ID", "c:3", 1);
+	ck_assert_str_eq(config_string(CONFIG_COMM_ID), "c:3");
+	unsetenv("DICOMM_COMM_ID");
+	ck_assert_str_eq(config_string(CONFIG_COMM_ID), "a:1");
+	unsetenv("DICOMM_RANK");
+	ck_assert(config_is_default(CONFIG_RANK));
+	ck_assert_int_eq(config_int(CONFIG_RANK), -1);
+	ck_assert_int_eq(warnings(), 0);
+	setenv("DICOMM_RANK", "first", 1);
+	ck_assert(config_is_default(CONFIG_RANK));
+	ck_assert_int_eq(config_int(CONFIG_RANK), -1);
+	ck_assert_int_eq(capture_count("DICOMM_RANK first is not valid"), 1);
+	ck_assert_int_eq(warnings(), 1);
+}
+END_TEST
+
 START_TEST(shared_settings_are_text_and_hash)
 {
 	char text[256], part[20];
@@ -626,6 +666,7 @@ int main(void)
 	tcase_add_loop_test(tcase, the_secret_of_an_id_is_not_shown, 0,
 			    2 * (int)(sizeof(ids) / sizeof(*ids)));
 	tcase_add_test(tcase, values_stay_when_the_environment_changes);
+	tcase_add_test(tcase, who_this_process_is_follows_the_environment);
 	tcase_add_test(tcase, shared_settings_are_text_and_hash);
 	tcase_add_test(tcase, the_hash_differs_exactly_where_ranks_must_agree);
 	tcase_add_test(tcase, a_sink_may_ask_for_a_parameter);
