@@ -82,11 +82,11 @@
  *  - The call is refused (INVALID_ARGUMENT, UNSUPPORTED, NO_MEMORY, a handle
  *    that is not ready): nothing happened, and the communicator works.
  *  - The communicator is broken: a peer died (ERR_REMOTE, at every rank, within
- *    a second; 30 s if its whole host falls silent), ranks called unlike
- *    operations (ERR_INVALID_USAGE, naming both ranks and both calls), a
- *    time-out, a system error. Operations under way
- *    fail with that status, and so does every later call, also where its
- *    description does not list that status. Only the queries still work, except
+ *    a second; 90 s, or DICOMM_TCP_SILENT_MS, if its whole host falls silent),
+ *    ranks called unlike operations (ERR_INVALID_USAGE, naming both ranks and
+ *    both calls), a time-out, a system error. Operations under way fail with
+ *    that status, and so does every later call, also where its description
+ *    does not list that status. Only the queries still work, except
  *    dicomm_comm_explain(). Receive buffers have no defined contents. Destroy
  *    the communicator (dicomm_comm_destroy()). To go on with the ranks that are
  *    alive, call dicomm_comm_shrink() before that.

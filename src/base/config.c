@@ -69,6 +69,13 @@ static const char *check_pages(const char *text, int64_t number)
 	return number % 4096 ? "a multiple of 4K" : NULL;
 }
 
+static const char *check_silent(const char *text, int64_t number)
+{
+	(void)text;
+	/* A busy host may take that long to answer. */
+	return number && number < 1000 ? "0, or at least 1000" : NULL;
+}
+
 static const char *check_port_range(const char *text, int64_t number)
 {
 	unsigned first, last;
@@ -511,6 +518,19 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "TCP connections between two ranks, for "
 				"networks "
 				"that give one less than a link has",
+		},
+	[CONFIG_TCP_SILENT_MS] =
+		{
+			.name = "DICOMM_TCP_SILENT_MS",
+			.kind = KIND_INT,
+			.value = "90000",
+			.min = 0,
+			.max = 86400000,
+			.check = check_silent,
+			.help = "milliseconds without an answer after which a "
+				"host counts as dead; the network may be away "
+				"for half of that; 0: only the kernel gives "
+				"up, after a quarter of an hour",
 		},
 	[CONFIG_TIMEOUT_MS] =
 		{

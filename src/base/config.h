@@ -55,6 +55,7 @@ enum config_key {
 	CONFIG_SPIN, /* number of polls before yielding; -1: auto */
 	CONFIG_STAGING,
 	CONFIG_TCP_CONNECTIONS,
+	CONFIG_TCP_SILENT_MS, /* 0: never */
 	CONFIG_TIMEOUT_MS,
 	CONFIG_TOPO_FILE,
 	CONFIG_TRANSPORTS,

@@ -9,17 +9,27 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#define TCP_SILENT_MS 30000
+#include "src/base/config.h"
 
-/* Sends small messages at once. Notices within half a minute that a host does
- * not answer any more, if there is no data for it. A host that answers but
- * accepts no data is not such a case: TCP_USER_TIMEOUT would end the connection
- * to a stopped rank. */
+/* How long a host may be silent; 0: for ever. */
+static inline unsigned tcp_silent_ms(void)
+{
+	return (unsigned)config_int(CONFIG_TCP_SILENT_MS);
+}
+
+/* Sends small messages at once. Notices that a host has been silent for too
+ * long, if there is no data for it. A host that answers but accepts no data is
+ * not such a case: TCP_USER_TIMEOUT would end the connection to a stopped
+ * rank. */
 static inline void tcp_tune_data(int fd)
 {
-	int on = 1, idle_s = 10, every_s = 5, count = 4;
+	int silent_s = (int)tcp_silent_ms() / 1000, on = 1, count = 4;
+	int every_s = silent_s < 6 ? 1 : silent_s / 6;
+	int idle_s = silent_s > 4 ? silent_s - count * every_s : 1;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (!silent_s)
+		return;
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
@@ -31,7 +41,7 @@ static inline void tcp_tune_data(int fd)
  * for it. */
 static inline void tcp_tune(int fd)
 {
-	unsigned silent_ms = TCP_SILENT_MS;
+	unsigned silent_ms = tcp_silent_ms();
 
 	tcp_tune_data(fd);
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms,

@@ -58,6 +58,7 @@ START_TEST(defaults_are_as_documented)
 	ck_assert_str_eq(config_string(CONFIG_SHM_CMA), "auto");
 	ck_assert_int_eq(config_int(CONFIG_SHM_CMA_THRESHOLD), 16384);
 	ck_assert_int_eq(config_int(CONFIG_SHM_MAP_THRESHOLD), 4096);
+	ck_assert_int_eq(config_int(CONFIG_TCP_SILENT_MS), 90000);
 	ck_assert_int_eq(config_int(CONFIG_TIMEOUT_MS), 1800000);
 	ck_assert_int_eq(config_int(CONFIG_WARN_LATE_MS), 60000);
 	ck_assert_int_eq(config_int(CONFIG_BOOTSTRAP_TIMEOUT), 60);
@@ -207,6 +208,7 @@ static const struct {
 	{"DICOMM_SOCKET_FAMILY", "AF_IPX", "one of AF_INET, AF_INET6"},
 	{"DICOMM_SPIN", "-1", "at least 0"},
 	{"DICOMM_STAGING", "always", "one of auto, never"},
+	{"DICOMM_TCP_SILENT_MS", "999", "0, or at least 1000"},
 	{"DICOMM_TIMEOUT_MS", "30m", "a whole number"},
 	{"DICOMM_BOOTSTRAP_TIMEOUT", "0", "1 to 86400"},
 	{"DICOMM_PORT_RANGE", "200", "two ports, first-last"},

@@ -22,7 +22,6 @@
 #include "src/base/auth.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/tcp.h"
 #include "transports/tcp/seal.h"
 #include "transports/tcp/tcp.h"
 
@@ -273,12 +272,14 @@ static void send_hello(struct tcp_conn *c)
 			      c->link->address->listen, strerror(errno));
 }
 
+/* 0: as long as the kernel tries. */
 static uint64_t connect_until_ms(const struct tp_device *dev)
 {
 	uint64_t now_ms = clock_ms();
-	bool meets = now_ms - dev->opened_ms < MEETING_MS;
 
-	return now_ms + (meets ? UNANSWERED_MS : TCP_SILENT_MS);
+	if (now_ms - dev->opened_ms < MEETING_MS)
+		return now_ms + UNANSWERED_MS;
+	return dev->silent_ms ? now_ms + dev->silent_ms : 0;
 }
 
 static void connect_one(struct tcp_link *link, uint32_t index)

@@ -17,6 +17,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "transports/defaults.h"
 #include "transports/terms.h"
 
@@ -270,6 +271,7 @@ static dicomm_result_t open_parts(struct tp_device *dev,
 	randombytes_buf(&dev->token, sizeof(dev->token));
 	dev->network = tcp_address_network();
 	dev->opened_ms = clock_ms();
+	dev->silent_ms = tcp_silent_ms();
 	dev->protection = protection_of(config_string(CONFIG_ENCRYPT));
 	dev->connections = connections_of(&dev->base.config);
 	TRY(open_links(dev));

@@ -210,6 +210,7 @@ struct tp_device {
 	struct framed base;
 	uint64_t network, token;
 	uint64_t opened_ms;
+	uint64_t silent_ms; /* how long a host may not answer; 0: for ever */
 	enum tcp_protection protection;
 	uint32_t connections; /* of a link that this rank makes */
 	char listen[80];

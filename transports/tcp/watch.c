@@ -4,11 +4,11 @@
  * up after a quarter of an hour. TCP_USER_TIMEOUT would also end connections to
  * ranks that receive nothing for a while, though their hosts answer.
  */
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
 #include "src/base/clock.h"
-#include "src/base/tcp.h"
 #include "transports/tcp/tcp.h"
 
 #define CHECK_MS 1000
@@ -25,16 +25,19 @@ static void check(struct tcp_conn *c, uint64_t now_ms)
 		c->answered_ms = now_ms;
 		return;
 	}
-	if (now_ms - c->answered_ms > TCP_SILENT_MS)
+	if (now_ms - c->answered_ms > c->dev->silent_ms)
 		tcp_link_fail(c->link, DICOMM_ERR_REMOTE,
-			      "its host has not answered for %d s",
-			      TCP_SILENT_MS / 1000);
+			      "its host has not answered for %" PRIu64
+			      " s (DICOMM_TCP_SILENT_MS)",
+			      (now_ms - c->answered_ms) / 1000);
 }
 
 void tcp_watch(struct tp_device *dev)
 {
 	uint64_t now_ms = clock_ms();
 
+	if (!dev->silent_ms)
+		return;
 	for (int r = 0; r < dev->base.config.ranks; r++) {
 		struct tcp_link *link = &dev->links[r];
 
