@@ -521,6 +521,16 @@ typedef struct {
 	const char *help;
 } dicomm_param_info_t;
 
+/** Where other hosts reach this one, as dicomm_network_info() tells it. */
+typedef struct {
+	/** "eth0" */
+	char interface[64];
+	/** "10.0.0.7", or an IPv6 address. */
+	char address[64];
+	/** Why it is this one. */
+	char reason[128];
+} dicomm_network_info_t;
+
 /** One transport, as dicomm_transport_info() tells it. */
 typedef struct {
 	/** "shm"; a value of DICOMM_TRANSPORTS. */
@@ -2942,6 +2952,26 @@ dicomm_result_t dicomm_param_info(int index, dicomm_param_info_t *info);
  *                                      info is NULL
  */
 dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info);
+
+/**
+ * Say which interface this process would listen on, for ranks to meet and for
+ * data over tcp.
+ *
+ * Once it has met ranks of other hosts, it is the interface that led there.
+ * Before that the host of DICOMM_COMM_ID is looked up, if that is set.
+ *
+ * Threads: any.
+ *
+ * @param info  filled in
+ *
+ * @retval DICOMM_SUCCESS               *info is filled in
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  info is NULL
+ * @retval DICOMM_ERR_INVALID_USAGE     no interface is up that
+ *                                      DICOMM_SOCKET_IFNAME and
+ *                                      DICOMM_SOCKET_FAMILY allow
+ * @retval DICOMM_ERR_SYSTEM            the interfaces cannot be listed
+ */
+dicomm_result_t dicomm_network_info(dicomm_network_info_t *info);
 
 /**
  * Describe one device of this machine that a rank can be bound to.

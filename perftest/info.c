@@ -26,7 +26,8 @@
 /* What the user asks for. If no part is named: all parts, except the help of
  * the parameters. */
 struct request {
-	int version, devices, transports, paths, machine, config, dot, json;
+	int version, devices, transports, network, paths, machine, config, dot,
+		json;
 	char *topology; /* file; owned */
 	char *explain;  /* operation; owned */
 	int ranks;
@@ -168,6 +169,28 @@ static int show_transports(json_t *json)
 	}
 	if (json)
 		json_object_set_new(json, "transports", list);
+	return 0;
+}
+
+/* Where this host would be reached. */
+static int show_network(json_t *json)
+{
+	dicomm_network_info_t n;
+
+	if (dicomm_network_info(&n) != DICOMM_SUCCESS) {
+		n.interface[0] = n.address[0] = '\0';
+		snprintf(n.reason, sizeof(n.reason), "%s",
+			 dicomm_get_last_error(NULL));
+	}
+	if (json)
+		json_object_set_new(json, "network",
+				    json_pack("{s:o, s:s, s:s}", "interface",
+					      string_of(n.interface), "address",
+					      n.address, "reason", n.reason));
+	else
+		printf("network    %-10s %s%s%s\n",
+		       n.interface[0] ? n.interface : "none", n.address,
+		       n.address[0] ? ": " : "", n.reason);
 	return 0;
 }
 
@@ -388,9 +411,9 @@ static int show_topology(const struct request *r)
 
 static int show(const struct request *r, json_t *json)
 {
-	bool all = !(r->version || r->devices || r->transports || r->paths ||
-		     r->machine || r->config || r->explain || r->topology ||
-		     r->dot);
+	bool all = !(r->version || r->devices || r->transports || r->network ||
+		     r->paths || r->machine || r->config || r->explain ||
+		     r->topology || r->dot);
 	int status = 0;
 
 	if (all || r->version)
@@ -399,6 +422,8 @@ static int show(const struct request *r, json_t *json)
 		status |= show_devices(json);
 	if (all || r->transports)
 		status |= show_transports(json);
+	if (all || r->network)
+		status |= show_network(json);
 	if (all || r->paths)
 		status |= show_paths(json);
 	if (all || r->machine)
@@ -426,8 +451,8 @@ static int check(struct request *r, const char *bytes)
 		fprintf(stderr, "dicomm-info: %s: only with --explain\n",
 			ranks ? "--ranks" : "--bytes");
 	else if (r->dot &&
-		 (r->version || r->devices || r->transports || r->paths ||
-		  r->machine || r->config || r->explain || r->json))
+		 (r->version || r->devices || r->transports || r->network ||
+		  r->paths || r->machine || r->config || r->explain || r->json))
 		fprintf(stderr, "dicomm-info: --dot: alone, or with --topo\n");
 	else
 		return 0;
@@ -445,6 +470,10 @@ static int parse(struct request *r, int argc, const char **argv)
 		 "what ranks can compute on", NULL},
 		{"transports", '\0', POPT_ARG_NONE, &r->transports, 0,
 		 "the wires, and why one is not usable", NULL},
+		{"network", '\0', POPT_ARG_NONE, &r->network, 0,
+		 "the interface and address that this host listens on, to "
+		 "meet and for tcp, and why",
+		 NULL},
 		{"paths", '\0', POPT_ARG_NONE, &r->paths, 0,
 		 "the path of data between each two devices, and why it is "
 		 "not a better one",

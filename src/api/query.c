@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a user may ask: versions, errors, counters, decisions. */
 #include <math.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,8 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
+#include "src/boot/control/id.h"
+#include "src/boot/net/interface.h"
 #include "src/comm/path_test.h"
 #include "src/comm/setup.h"
 #include "src/device/device.h"
@@ -378,6 +381,24 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info)
 	/* The caller counts up until this, so log nothing. */
 	log_set_last_error("transport_info: no transport of that number");
 	return DICOMM_ERR_INVALID_ARGUMENT;
+}
+
+dicomm_result_t dicomm_network_info(dicomm_network_info_t *info)
+{
+	struct interface chosen;
+
+	if (!info)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "network_info: info is NULL");
+	id_learn_interface(config_string(CONFIG_COMM_ID));
+	TRY(interface_choose(&chosen));
+	snprintf(info->interface, sizeof(info->interface), "%s", chosen.name);
+	if (getnameinfo((const struct sockaddr *)&chosen.address.storage,
+			chosen.address.len, info->address,
+			sizeof(info->address), NULL, 0, NI_NUMERICHOST))
+		snprintf(info->address, sizeof(info->address), "?");
+	snprintf(info->reason, sizeof(info->reason), "%s", chosen.why);
+	return DICOMM_SUCCESS;
 }
 
 /* Memory for which adapters are asked */

@@ -40,6 +40,10 @@ has '^transport  shm        usable'
 has '^transport  verbs      '
 has '^transport  tcp        usable'
 has '^transport  ucx        '
+# What is up depends on the machine; loopback is, or nothing (interface.sh).
+info 0 --network
+parts network
+has '^network    [^ ]*  *[^ ]'
 info 0 --paths
 has '^path       host, host: '
 # The name of one release before
@@ -61,7 +65,7 @@ has '^parameter  DICOMM_BOOTSTRAP_TIMEOUT  *int  *60  *(default)$'
 	fail "$last: a parameter without help or default"
 has '^           .* (also read: NCCL_IB_HCA); default '
 info 0
-parts version library host device transport path machine numa cache parameter
+parts version library host device transport network path machine numa cache parameter
 info 0 --version --machine
 parts version library host machine numa cache
 
@@ -93,6 +97,7 @@ r = json.load(open(sys.argv[1]))
 assert r["version_code"] == r["header_code"], r
 assert any(d["name"] == "host" for d in r["devices"]), r
 assert any(t["name"] == "shm" and t["usable"] for t in r["transports"]), r
+assert {"interface", "address", "reason"} == r["network"].keys(), r
 assert r["numa"] and r["caches"] and r["paths"], r
 assert r["paths"] == r["ways"], r
 assert {"name", "type", "default", "value", "origin", "help"} <= \

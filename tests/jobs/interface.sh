@@ -27,6 +27,17 @@ for i in 0 1; do
 		ip -n host$i link set eth1 up || exit 99
 done
 
+# What dicomm-info says of it, before anybody listens
+network() { # host, what it should say
+	[ -x dicomm-info ] || return 0
+	DICOMM_COMM_ID=10.78.0.1:7777 nsenter --net=/run/netns/host$1 \
+		./dicomm-info --network >"$out/network" 2>&1
+	grep -q "^network    $2" "$out/network" && return
+	echo "not ok: dicomm-info on host $1, not $2:"
+	cat "$out/network"
+	exit 1
+}
+
 rank() { # rank, command
 	DICOMM_RANK=$1 DICOMM_SIZE=2 DICOMM_HOSTID=host$1 \
 		DICOMM_COMM_ID=10.78.0.1:7777 DICOMM_COMM_KEY=test \
@@ -42,6 +53,8 @@ both() { # seconds of the bootstrap
 	wait $! && [ $status -eq 0 ]
 }
 
+network 0 'eth1  *10\.78\.0\.1: it leads to where ranks meet$'
+network 1 'eth1  *10\.78\.0\.2: it leads to where ranks meet$'
 if ! both 60; then
 	echo "not ok: the interface that leads to rank 0 was not found"
 	cat "$out/0" "$out/1"
@@ -50,6 +63,7 @@ fi
 cat "$out/0" "$out/1"
 DICOMM_SOCKET_IFNAME=eth0
 export DICOMM_SOCKET_IFNAME
+network 1 'eth0  *10\.0\.2\.15: DICOMM_SOCKET_IFNAME$'
 if both 3; then
 	echo "not ok: DICOMM_SOCKET_IFNAME=eth0 was not taken"
 	exit 1

@@ -549,6 +549,7 @@ static void without_communicator(struct job_rank *me)
 {
 	dicomm_transport_info_t transport;
 	dicomm_adapter_info_t adapter;
+	dicomm_network_info_t network;
 	dicomm_device_info_t device;
 	dicomm_param_info_t param;
 	dicomm_unique_id_t id;
@@ -586,6 +587,12 @@ static void without_communicator(struct job_rank *me)
 	JOB_CHECK(dicomm_adapter_info(-1, &adapter) == BAD, "adapter -1");
 	JOB_REFUSED(dicomm_adapter_info(0, NULL), BAD, "info is NULL");
 	JOB_REFUSED(dicomm_transport_info(0, NULL), BAD, "info is NULL");
+	JOB_TRY(dicomm_network_info(&network));
+	JOB_CHECK(network.interface[0] && network.address[0] &&
+			  network.reason[0],
+		  "\"%s\" \"%s\" \"%s\"", network.interface, network.address,
+		  network.reason);
+	JOB_REFUSED(dicomm_network_info(NULL), BAD, "info is NULL");
 	JOB_TRY(dicomm_device_info(0, &device));
 	JOB_CHECK(!strcmp(device.name, "host"), "device 0 is %s", device.name);
 	JOB_CHECK(dicomm_device_info(-1, &device) == BAD, "device -1");

@@ -243,3 +243,21 @@ dicomm_result_t id_derive(const char *host_port, const char *known,
 		*id = made;
 	return status;
 }
+
+void id_learn_interface(const char *place)
+{
+	dicomm_unique_id_t id = {.text = ""};
+	char address[SOCK_NAME];
+	uint8_t key[AUTH_KEY];
+	struct sock_address to;
+	const char *why;
+
+	if (strlen(place) < sizeof(id.text))
+		memcpy(id.text, place, strlen(place));
+	if (id_read(&id, address, key, &why))
+		place = address;
+	auth_forget(key, sizeof(key));
+	auth_forget(&id, sizeof(id));
+	if (sock_resolve(place, &to, &why))
+		interface_learn_toward(&to);
+}

@@ -35,6 +35,9 @@ const char *id_secret(const dicomm_unique_id_t *id);
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id);
+/* Looks up which interface leads to where ranks meet, if that is known before
+ * they do: `place` is the text of an id or host:port (DICOMM_COMM_ID). */
+void id_learn_interface(const char *place);
 /* Splits an id into address and key. Logs nothing. Returns false if this is not
  * an id, and sets *why. */
 bool id_read(const dicomm_unique_id_t *id, char address[SOCK_NAME],

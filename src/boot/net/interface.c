@@ -188,30 +188,31 @@ static const struct ifaddrs *choose(const struct ifaddrs *all, const char *spec,
 	return i;
 }
 
-static void take(const struct ifaddrs *i, struct sock_address *address)
+static void take(const struct ifaddrs *i, struct interface *chosen)
 {
+	struct sock_address *address = &chosen->address;
+
+	snprintf(chosen->name, sizeof(chosen->name), "%s", i->ifa_name);
 	address->len = i->ifa_addr->sa_family == AF_INET
 			       ? sizeof(struct sockaddr_in)
 			       : sizeof(struct sockaddr_in6);
 	memcpy(&address->storage, i->ifa_addr, address->len);
 }
 
-dicomm_result_t interface_choose(struct sock_address *address)
+dicomm_result_t interface_choose(struct interface *chosen)
 {
 	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
-	const struct ifaddrs *chosen;
+	const struct ifaddrs *found;
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct ifaddrs *all;
-	const char *why;
 	char names[256];
 
+	*chosen = (struct interface){.address = {.len = 0}};
 	if (getifaddrs(&all) < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "interfaces: list: %m");
-	chosen = choose(all, spec, &why);
-	if (chosen) {
-		take(chosen, address);
-		log_debug("listening on interface %s: %s", chosen->ifa_name,
-			  why);
+	found = choose(all, spec, &chosen->why);
+	if (found) {
+		take(found, chosen);
 	} else {
 		list_names(all, names, sizeof(names));
 		status = FAIL(DICOMM_ERR_INVALID_USAGE,

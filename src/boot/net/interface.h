@@ -7,6 +7,7 @@
 #ifndef DICOMM_BOOT_INTERFACE_H
 #define DICOMM_BOOT_INTERFACE_H
 
+#include <net/if.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 
@@ -25,8 +26,14 @@ struct sock_address {
 bool interface_matches(const char *spec, const char *name);
 /* Returns the family of DICOMM_SOCKET_FAMILY, or AF_UNSPEC. */
 int interface_family(void);
-/* Chooses an interface. Sets *address to its address, with port 0. */
-dicomm_result_t interface_choose(struct sock_address *address);
+/* Where to listen. */
+struct interface {
+	char name[IF_NAMESIZE];
+	struct sock_address address; /* with port 0 */
+	const char *why;             /* it was chosen: a constant text */
+};
+
+dicomm_result_t interface_choose(struct interface *chosen);
 /* To be called with a connection to or from another rank: unless it is of
  * loopback, the interface it uses is the one to listen on. */
 void interface_learn(int fd);

@@ -104,10 +104,13 @@ static int listen_in_range(struct sock_address *address)
 
 dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 {
-	struct sock_address address = {0};
+	struct sock_address address;
+	struct interface chosen;
 	int fd;
 
-	TRY(interface_choose(&address));
+	TRY(interface_choose(&chosen));
+	log_debug("listening on interface %s: %s", chosen.name, chosen.why);
+	address = chosen.address;
 	fd = listen_in_range(&address);
 	if (fd < 0) {
 		to_text(&address, text);
