@@ -859,6 +859,9 @@ int main(void)
 	TCase *queries = tcase_create("queries");
 	TCase *life = tcase_create("life");
 
+	/* Check ends a case after 4 s, and 500 processes take longer beside
+	 * other work. */
+	tcase_set_timeout(join, 120);
 	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
 	setenv("DICOMM_DEBUG", "none", 1);
 	tcase_add_loop_test(join, ranks_meet_and_gather, 0, 10);
