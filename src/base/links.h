@@ -38,6 +38,9 @@ struct links_class {
 	/* Latency of a message between a node of this class and another node.
 	 */
 	uint64_t latency_ps;
+	/* Which host this is, and what carries its messages to others
+	 * (src/links/kept_rates.h). 0: its rates are not kept. */
+	uint64_t host;
 };
 
 /* A result that was computed from the links, kept for the next time. */
