@@ -378,8 +378,8 @@ static const struct row rows[CONFIG_KEYS] = {
 				"where there is no DICOMM_TOPO_FILE; auto: if "
 				"some network does not say its rate, as TCP "
 				"or software RDMA (RDMA adapters do), and no "
-				"parent "
-				"communicator knows it",
+				"earlier communicator of these hosts knows "
+				"it; on: for each communicator again",
 		},
 	[CONFIG_RANK] =
 		{

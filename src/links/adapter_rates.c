@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
 #include "src/links/topology.h"
@@ -24,16 +25,30 @@ static unsigned transports_out(const struct dicomm_comm *comm)
 	return out;
 }
 
+/* Returns the hash of the address, without the port, that this rank listens
+ * on. */
+static uint64_t listens_on(const struct dicomm_comm *comm)
+{
+	const char *address = comm->members[comm->rank].recovery;
+	const char *port = strrchr(address, ':');
+
+	return hash_bytes(HASH_START, address,
+			  port ? (size_t)(port - address) : 0);
+}
+
 static void find(const struct dicomm_comm *comm, struct adapter_rates *d)
 {
 	unsigned out = transports_out(comm);
 
 	memset(d, 0, sizeof(*d));
+	d->way = listens_on(comm);
 	for (unsigned i = 0; i < TP_TRANSPORTS; i++) {
 		const struct comm_transport *w = &comm->transports[i];
 
 		if (!(out >> i & 1))
 			continue;
+		d->way = hash_bytes(d->way, w->transport->name,
+				    strlen(w->transport->name) + 1);
 		/* If two transports declare rates, it is unknown which one
 		 * carries how much. */
 		if (d->n || !w->transport->adapters)
@@ -42,6 +57,9 @@ static void find(const struct dicomm_comm *comm, struct adapter_rates *d)
 			d->n = w->transport->adapters(atomic_load(&w->device),
 						      d->adapter);
 	}
+	for (uint32_t i = 0; i < d->n; i++)
+		d->way = hash_bytes(d->way, &d->adapter[i].id,
+				    sizeof(d->adapter[i].id));
 }
 
 static bool is_among(const struct adapter_rates *d, uint64_t id)
@@ -137,7 +155,8 @@ static bool has_software(const struct adapter_rates *d)
 	return false;
 }
 
-dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known)
+dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known,
+				    uint64_t *way)
 {
 	struct adapter_rates mine,
 		*all = calloc((size_t)comm->ranks, sizeof(*all));
@@ -154,6 +173,7 @@ dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known)
 	for (int r = 0; r < comm->ranks; r++) {
 		unknown |= all[r].unknown != 0;
 		believed &= !has_software(&all[r]);
+		way[r] = all[r].way;
 	}
 	*known = !unknown && believed;
 	if (status == DICOMM_SUCCESS && !unknown)

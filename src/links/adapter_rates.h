@@ -15,6 +15,9 @@ struct adapter_rates {
 	uint32_t unknown;
 	uint32_t n;
 	struct tp_adapter adapter[TP_ADAPTERS];
+	/* Hash of what carries this rank's messages to other hosts: its
+	 * transports and adapters, and the address that it listens on. */
+	uint64_t way;
 };
 
 /*
@@ -32,9 +35,10 @@ dicomm_result_t adapter_rates_links(const struct links *old,
 /*
  * Exchanges the declarations of all ranks. If all ranks declare rates, makes
  * comm->links from them. *known becomes true if, in addition, the rates are
- * plausible. All ranks call it. Returns DICOMM_ERR_NO_MEMORY, or an error of
- * control_allgather().
+ * plausible. way[rank] becomes adapter_rates.way of each rank. All ranks call
+ * it. Returns DICOMM_ERR_NO_MEMORY, or an error of control_allgather().
  */
-dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known);
+dicomm_result_t adapter_rates_adopt(struct dicomm_comm *comm, bool *known,
+				    uint64_t *way);
 
 #endif

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/core/operation.h"
 #include "src/links/adapter_rates.h"
+#include "src/links/kept_rates.h"
 #include "src/links/topology.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
@@ -480,6 +481,7 @@ static void adopt(struct dicomm_comm *comm, struct links *made)
 	pthread_mutex_lock(&comm->links_lock);
 	comm->links_known = true;
 	pthread_mutex_unlock(&comm->links_lock);
+	kept_rates_add(comm->links);
 }
 
 dicomm_result_t probe_adopt(struct dicomm_comm *comm, const struct rates *rates,
@@ -635,15 +637,34 @@ static dicomm_result_t open_and_measure(struct dicomm_comm *comm)
 	return status;
 }
 
-dicomm_result_t probe_at_init(struct dicomm_comm *comm)
+/* Finds the rates, if no topology file tells them. way[rank] has room. */
+static dicomm_result_t find_rates(struct dicomm_comm *comm, uint64_t *way)
 {
 	const char *how = config_string(CONFIG_PROBE);
-	bool asked = !strcmp(how, "on"), known;
+	bool asked = !strcmp(how, "on"), known, found = false;
+
+	TRY(adapter_rates_adopt(comm, &known, way));
+	if (!strcmp(how, "off") || (!asked && (known || comm->links_summed)))
+		return DICOMM_SUCCESS;
+	TRY(kept_rates_identify(comm, way));
+	if (!asked)
+		TRY(kept_rates_take(comm, &found));
+	return found ? DICOMM_SUCCESS : open_and_measure(comm);
+}
+
+dicomm_result_t probe_at_init(struct dicomm_comm *comm)
+{
+	dicomm_result_t status;
+	uint64_t *way;
 
 	if (!links_matter(comm->links) || comm->links_known)
 		return DICOMM_SUCCESS;
-	TRY(adapter_rates_adopt(comm, &known));
-	if (!strcmp(how, "off") || (!asked && (known || comm->links_summed)))
-		return DICOMM_SUCCESS;
-	return open_and_measure(comm);
+	way = calloc((size_t)comm->ranks, sizeof(*way));
+	if (!way)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %d ranks",
+			    comm->ranks);
+	status = find_rates(comm, way);
+	free(way);
+	return status;
 }

@@ -87,7 +87,8 @@ bool probe_fits(const struct dicomm_comm *comm);
  * Finds the rates of comm->links, equal on all ranks. To be called during
  * initialization, when transports are open. A topology file takes precedence,
  * then what adapters declare (adapter_rates.h). If some of them declare
- * nothing, the links are measured, if DICOMM_PROBE and the time-outs allow it.
+ * nothing, and no rates are kept (kept_rates.h), the links are measured, if
+ * DICOMM_PROBE and the time-outs allow it.
  */
 dicomm_result_t probe_at_init(struct dicomm_comm *comm);
 /* Returns true if the links have rates: from a file, from adapters, or

@@ -23,7 +23,7 @@ drop() { # operation, bytes, rates, the host whose way drops
 	job=$!
 	# Not before the operations, whose communicator is the second one, run.
 	while kill -0 $job 2>/dev/null &&
-		[ "$(grep -c 'measured the uplinks' "$out/job.0" \
+		[ "$(grep -c 'the uplinks of' "$out/job.0" \
 			2>/dev/null)" != 2 ]; do
 		sleep 0.05
 	done

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/capture.h"
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
 
@@ -243,6 +244,10 @@ struct part {
 	const char *transports; /* of the part; NULL: as before */
 	bool shrinks;           /* else it is split off */
 	bool measures;          /* expected */
+	/* The transports of the part are not those of the whole, by which its
+	 * messages leave a host all the same: it measures only if the whole
+	 * used others (tests/vm). */
+	bool same_wire;
 };
 
 /* The last rank is left out, and the others change places. */
@@ -270,6 +275,7 @@ static void inherit(struct job_rank *me)
 	const struct part *p = me->arg;
 	struct files files = {.of = {p->file, p->file, p->file}};
 	char(*text)[2048] = job_board();
+	bool measures = p->same_wire ? !job_uses("tcp") : p->measures;
 	dicomm_comm_t whole;
 
 	set_up(me, &files);
@@ -281,7 +287,7 @@ static void inherit(struct job_rank *me)
 	whole = me->comm;
 	me->comm = go_on(me, p);
 	if (me->comm) {
-		JOB_CHECK((connected(me) > 0) == p->measures,
+		JOB_CHECK((connected(me) > 0) == measures,
 			  "rank %d: %llu peers of the part", me->rank,
 			  (unsigned long long)connected(me));
 		explain(me, text[me->rank], sizeof(text[0]));
@@ -298,7 +304,7 @@ static const struct part parts[] = {
 	{.probe = "auto"},
 	{.probe = "auto", .shrinks = true},
 	{.probe = "on", .measures = true},
-	{.probe = "auto", .transports = "tcp", .measures = true},
+	{.probe = "auto", .transports = "tcp", .same_wire = true},
 	/* Its nodes have no names, and are more than those of the part. */
 	{.probe = "auto", .file = UNEVEN, .shrinks = true},
 };
@@ -310,6 +316,101 @@ START_TEST(what_is_known_is_not_measured_again)
 			      .ranks = RANKS,
 			      .bare = true,
 			      .env = {"DICOMM_DEBUG=none"},
+			      .timeout_s = 60});
+}
+END_TEST
+
+/* Communicators by id, one after the other. Rank r is on host r % 2, but the
+ * last one is alone on a third one. */
+struct meeting {
+	unsigned members; /* bit r: rank r */
+	bool measures;    /* expected with DICOMM_PROBE=auto */
+};
+
+static const struct meeting meetings[] = {
+	{.members = 0x03, .measures = true},
+	{.members = 0x03},
+	/* Ranks 2 and 3 are told, and know it from then on. */
+	{.members = 0x0f},
+	{.members = 0x0c},
+	{.members = 0x13, .measures = true},
+	{.members = 0x18},
+	/* Rank 1 has newer rates than rank 2. */
+	{.members = 0x06},
+};
+#define MEETINGS (sizeof(meetings) / sizeof(*meetings))
+
+struct rates_board {
+	dicomm_unique_id_t id;
+	char rates[MEETINGS][120];
+};
+
+/* What this process, as rank 0, has last told of rates. */
+static void read_rates(char *rates, size_t len)
+{
+	static const char words[] = " hosts (Gbit/s):";
+	const char *at = capture_text(), *last = NULL;
+
+	while ((at = strstr(at, words)))
+		last = at += sizeof(words) - 1;
+	JOB_CHECK(last, "no%s in: %s", words, capture_text());
+	snprintf(rates, len, "%.*s", (int)strcspn(last, "\n"), last);
+}
+
+static void meet_once(struct job_rank *me, const struct meeting *m)
+{
+	bool measures = m->measures || !strcmp(me->arg, "on");
+	struct rates_board *board = job_board();
+	int first = __builtin_ctz(m->members);
+	unsigned lower = m->members & ((1u << me->rank) - 1);
+	unsigned host = me->rank == 4 ? 0x10 : me->rank % 2 ? 0x0a : 0x05;
+	bool is_member = m->members >> me->rank & 1;
+
+	if (me->rank == first)
+		JOB_TRY(dicomm_get_unique_id(&board->id));
+	job_barrier();
+	if (is_member) {
+		JOB_TRY(dicomm_comm_init_rank(
+			&me->comm, __builtin_popcount(m->members), board->id,
+			__builtin_popcount(lower)));
+		/* By the lowest rank of each host. */
+		JOB_CHECK((connected(me) > 0) == (measures && !(lower & host)),
+			  "rank %d, meeting %td: %llu peers", me->rank,
+			  m - meetings, (unsigned long long)connected(me));
+		if (me->rank == first)
+			read_rates(board->rates[m - meetings],
+				   sizeof(board->rates[0]));
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+		me->comm = NULL;
+	}
+	job_barrier();
+}
+
+static void meet_often(struct job_rank *me)
+{
+	const struct rates_board *board = job_board();
+	char host[8];
+
+	snprintf(host, sizeof(host), "host%d", me->rank < 4 ? me->rank % 2 : 2);
+	setenv("DICOMM_HOSTID", host, 1);
+	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
+	setenv("DICOMM_PROBE", me->arg, 1);
+	capture_start();
+	for (size_t i = 0; i < MEETINGS; i++)
+		meet_once(me, &meetings[i]);
+	for (int i = 1; i < 4 && !strcmp(me->arg, "auto"); i++)
+		JOB_CHECK(!strcmp(board->rates[i], board->rates[0]),
+			  "meeting %d:%s, before:%s", i, board->rates[i],
+			  board->rates[0]);
+}
+
+START_TEST(what_a_process_knows_is_not_measured_again)
+{
+	job_run(&(struct job){.run = meet_often,
+			      .arg = _i ? "on" : "auto",
+			      .ranks = 5,
+			      .bare = true,
+			      .env = {"DICOMM_DEBUG=info"},
 			      .timeout_s = 60});
 }
 END_TEST
@@ -576,6 +677,8 @@ int main(void)
 			    sizeof(hurries) / sizeof(*hurries));
 	tcase_add_loop_test(tc, what_is_known_is_not_measured_again, 0,
 			    sizeof(parts) / sizeof(*parts));
+	tcase_add_loop_test(tc, what_a_process_knows_is_not_measured_again, 0,
+			    2);
 	tcase_add_test(tc, a_part_has_the_rates_of_its_hosts);
 	tcase_add_loop_test(tc, a_new_table_is_adopted_by_all, 0, 2);
 	tcase_add_loop_test(
