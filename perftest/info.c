@@ -17,17 +17,22 @@
 #include "dicomm.h"
 #include "perftest/machine.h"
 #include "perftest/base/size.h"
+#include "perftest/doctor/doctor.h"
 
 #define EXIT_USAGE 6
 #define EXIT_LIBRARY 3
+#define EXIT_BAD 1 /* found by --doctor */
 
 #define NOT_GIVEN INT_MIN /* --ranks was not given */
+#define DOCTOR_RANKS 64
 
 /* What the user asks for. If no part is named: all parts, except the help of
- * the parameters. */
+ * the parameters; --doctor is none of them. */
 struct request {
 	int version, devices, transports, network, paths, machine, config, dot,
 		json;
+	int doctor;
+	char *root;     /* owned */
 	char *topology; /* file; owned */
 	char *explain;  /* operation; owned */
 	int ranks;
@@ -409,11 +414,27 @@ static int show_topology(const struct request *r)
 	return status;
 }
 
+/* Returns true if something is bad. */
+static bool show_doctor(const struct request *r, json_t *json)
+{
+	struct doctor d = {
+		.root = or_none(r->root),
+		.ranks = r->ranks,
+		.findings = json ? json_array() : NULL,
+	};
+
+	doctor_run(&d);
+	if (json)
+		json_object_set_new(json, "doctor", d.findings);
+	return d.worst == VERDICT_BAD;
+}
+
 static int show(const struct request *r, json_t *json)
 {
 	bool all = !(r->version || r->devices || r->transports || r->network ||
 		     r->paths || r->machine || r->config || r->explain ||
-		     r->topology || r->dot);
+		     r->topology || r->dot ||
+		     r->doctor);
 	int status = 0;
 
 	if (all || r->version)
@@ -441,18 +462,23 @@ static int check(struct request *r, const char *bytes)
 {
 	bool ranks = r->ranks != NOT_GIVEN;
 
-	r->ranks = ranks ? r->ranks : 2;
+	if (!ranks)
+		r->ranks = r->doctor ? DOCTOR_RANKS : 2;
 	if (bytes && !size_parse(bytes, &r->bytes))
 		fprintf(stderr, "dicomm-info: --bytes %s: not a size\n", bytes);
 	else if (r->ranks < 1)
 		fprintf(stderr, "dicomm-info: --ranks %d: not positive\n",
 			r->ranks);
-	else if (!r->explain && (ranks || bytes))
-		fprintf(stderr, "dicomm-info: %s: only with --explain\n",
-			ranks ? "--ranks" : "--bytes");
-	else if (r->dot &&
-		 (r->version || r->devices || r->transports || r->network ||
-		  r->paths || r->machine || r->config || r->explain || r->json))
+	else if (!r->explain && bytes)
+		fprintf(stderr, "dicomm-info: --bytes: only with --explain\n");
+	else if (!r->explain && !r->doctor && ranks)
+		fprintf(stderr, "dicomm-info: --ranks: only with --explain "
+				"or --doctor\n");
+	else if (!r->doctor && r->root)
+		fprintf(stderr, "dicomm-info: --root: only with --doctor\n");
+	else if (r->dot && (r->version || r->devices || r->transports ||
+			    r->network || r->paths || r->machine || r->config ||
+			    r->explain || r->doctor || r->json))
 		fprintf(stderr, "dicomm-info: --dot: alone, or with --topo\n");
 	else
 		return 0;
@@ -488,9 +514,15 @@ static int parse(struct request *r, int argc, const char **argv)
 		{"explain", '\0', POPT_ARG_STRING, &r->explain, 0,
 		 "the algorithms for it, and which is chosen", "OPERATION"},
 		{"ranks", '\0', POPT_ARG_INT, &r->ranks, 0,
-		 "with --explain: number of ranks (2)", "N"},
+		 "of the job: with --explain (2), with --doctor (64)", "N"},
 		{"bytes", '\0', POPT_ARG_STRING, &bytes, 0,
 		 "with --explain: size of the message (1M)", "SIZE"},
+		{"doctor", '\0', POPT_ARG_NONE, &r->doctor, 0,
+		 "what gets in the way of ranks here, and how to mend it",
+		 NULL},
+		{"root", '\0', POPT_ARG_STRING, &r->root, 0,
+		 "with --doctor: read /proc, /sys, /dev and /usr below FOLDER",
+		 "FOLDER"},
 		{"topo", '\0', POPT_ARG_STRING, &r->topology, 0,
 		 "write this machine as DICOMM_TOPO_FILE reads it: NICs, "
 		 "devices, NUMA nodes",
@@ -534,13 +566,15 @@ int main(int argc, char **argv)
 {
 	struct request request = {.ranks = NOT_GIVEN, .bytes = 1 << 20};
 	json_t *json = NULL;
-	int status = EXIT_USAGE;
+	int status = EXIT_USAGE, bad = 0;
 
 	if (parse(&request, argc, (const char **)argv) < 0)
 		goto free_request;
 	if (request.json)
 		json = json_object();
-	status = show(&request, json) < 0 ? EXIT_LIBRARY : 0;
+	if (request.doctor && show_doctor(&request, json))
+		bad = EXIT_BAD;
+	status = show(&request, json) < 0 ? EXIT_LIBRARY : bad;
 	if (json) {
 		json_dumpf(json, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 		printf("\n");
@@ -551,5 +585,6 @@ int main(int argc, char **argv)
 free_request:
 	free(request.explain);
 	free(request.topology);
+	free(request.root);
 	return status;
 }

@@ -134,7 +134,7 @@ wrong 6 '--ranks 0: not positive' --explain allreduce --ranks 0
 wrong 6 '--ranks -3: not positive' --explain allreduce --ranks -3
 wrong 6 'two: invalid numeric value' --explain allreduce --ranks two
 wrong 6 '99999999999: number too large' --explain allreduce --ranks 99999999999
-wrong 6 '--ranks: only with --explain' --ranks 8
+wrong 6 '--ranks: only with --explain or --doctor' --ranks 8
 wrong 6 '--bytes: only with --explain' --bytes 1M --version
 wrong 6 '--dot: alone, or with --topo' --dot --json
 wrong 6 '--dot: alone, or with --topo' --dot --version

@@ -68,6 +68,7 @@ allow transports/verbs/message "$seam|transports/verbs/(nic|channel|connection)/
 allow compat none
 allow perftest none
 allow perftest/base none
+allow perftest/doctor perftest/base/
 allow perftest/operation perftest/base/
 allow perftest/report 'perftest/(base|operation)/'
 allow perftest/run 'perftest/(base|operation|report)/'

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Limits, memory, processors and clock of this host, from /proc and /sys. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "perftest/base/size.h"
+#include "perftest/doctor/doctor.h"
+
+#define LOCKED_LEAST (64.0 * (1 << 20)) /* inboxes of some hundred peers */
+#define SHM_LEAST (1.0 * (1 << 30))
+#define FILES_OF_PROGRAM 256
+#define FILES_PER_RANK 4
+#define TASKS_PER_RANK                                        \
+	16 /* threads of the library, the program and drivers \
+	    */
+#define CAP_IPC_LOCK 14
+/* Version 1 of cgroups has no word for "no limit". */
+#define CGROUP_NO_LIMIT 1e18
+
+static void not_known(struct doctor *d)
+{
+	doctor_tell(d, VERDICT_UNKNOWN, "not known");
+}
+
+static enum verdict warn_if(bool cond)
+{
+	return cond ? VERDICT_WARN : VERDICT_OK;
+}
+
+/* ---- numbers: NAN is not known, INFINITY is no limit ---- */
+
+static double number_of(const char *text)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (!strncmp(text, "unlimited", 9) || !strncmp(text, "max", 3) ||
+	    value >= CGROUP_NO_LIMIT)
+		return INFINITY;
+	return end == text ? (double)NAN : value;
+}
+
+static const char *size_text(char text[32], double bytes)
+{
+	if (isinf(bytes))
+		return "unlimited";
+	size_print(text, 32, bytes);
+	return text;
+}
+
+/* Returns the hard or the soft limit of this process. */
+static double limit(const struct doctor *d, const char *name, bool hard)
+{
+	char rest[DOCTOR_LINE], values[2][32];
+
+	if (!doctor_read_key(d, rest, "/proc/self/limits", name) ||
+	    sscanf(rest, "%31s %31s", values[0], values[1]) != 2)
+		return NAN;
+	return number_of(values[hard]);
+}
+
+/* ---- checks ---- */
+
+static void open_files(struct doctor *d)
+{
+	double soft = limit(d, "Max open files", false);
+	/* The library raises the soft limit by itself. */
+	double hard = limit(d, "Max open files", true);
+	double room = (hard - FILES_OF_PROGRAM) / FILES_PER_RANK;
+
+	if (isnan(hard))
+		not_known(d);
+	else
+		doctor_tell(d, room < d->ranks ? VERDICT_BAD : VERDICT_OK,
+			    "soft limit %.0f, hard limit %.0f; for %d ranks",
+			    soft, hard, d->ranks);
+}
+
+static void locked_memory(struct doctor *d)
+{
+	bool rdma = doctor_each(d, "/sys/class/infiniband/*", NULL, NULL);
+	double bytes = limit(d, "Max locked memory", false);
+	enum verdict verdict = VERDICT_OK;
+	char rest[DOCTOR_LINE], text[32];
+	bool any = doctor_read_key(d, rest, "/proc/self/status", "CapEff:") &&
+		   (strtoull(rest, NULL, 16) >> CAP_IPC_LOCK & 1);
+
+	if (isnan(bytes)) {
+		not_known(d);
+		return;
+	}
+	if (rdma && !any && !isinf(bytes))
+		verdict = bytes < LOCKED_LEAST ? VERDICT_BAD : VERDICT_WARN;
+	doctor_tell(d, verdict, "%s%s%s", size_text(text, bytes),
+		    any ? ", and CAP_IPC_LOCK lifts it" : "",
+		    rdma ? "" : "; no RDMA needs it");
+}
+
+static void tasks(struct doctor *d, double most, double used)
+{
+	int ranks = doctor_ranks_here(d);
+	char text[32] = "";
+
+	if (isnan(most)) {
+		not_known(d);
+		return;
+	}
+	if (isinf(most)) {
+		doctor_tell(d, VERDICT_OK, "unlimited");
+		return;
+	}
+	if (!isnan(used))
+		snprintf(text, sizeof(text), ", %.0f in use", used);
+	else
+		used = 0;
+	doctor_tell(d, warn_if(most - used < 1.0 * ranks * TASKS_PER_RANK),
+		    "%.0f%s; for %d ranks of this host", most, text, ranks);
+}
+
+static void processes(struct doctor *d)
+{
+	tasks(d, limit(d, "Max processes", false), NAN);
+}
+
+static void ptrace_scope(struct doctor *d)
+{
+	char line[DOCTOR_LINE];
+
+	if (!doctor_read(d, line, "/proc/sys/kernel/yama/ptrace_scope"))
+		doctor_tell(d, VERDICT_UNKNOWN, "not known: no Yama here");
+	else
+		doctor_tell(d, warn_if(strcmp(line, "0")), "%s", line);
+}
+
+static void shared_memory(struct doctor *d)
+{
+	char path[PATH_MAX], size[32], left[32];
+	struct statvfs fs;
+	double unit;
+
+	snprintf(path, sizeof(path), "%s/dev/shm", d->root);
+	if (statvfs(path, &fs) < 0) {
+		not_known(d);
+		return;
+	}
+	unit = (double)fs.f_frsize;
+	doctor_tell(d, warn_if(unit * (double)fs.f_blocks < SHM_LEAST),
+		    "%s, %s free", size_text(size, unit * (double)fs.f_blocks),
+		    size_text(left, unit * (double)fs.f_bavail));
+}
+
+const struct check host_checks[] = {
+	{"open files", "a hard limit of 256, and 4 for each rank",
+	 "ulimit -Hn; nofile in limits.conf, LimitNOFILE= of systemd",
+	 open_files},
+	{"locked memory", "unlimited, for RDMA",
+	 "ulimit -l unlimited; memlock in limits.conf, LimitMEMLOCK=infinity "
+	 "of systemd, docker --ulimit memlock=-1",
+	 locked_memory},
+	{"processes", "16 for each rank of this host",
+	 "ulimit -u; nproc in limits.conf", processes},
+	{"ptrace scope", "0, so that ranks read each other's memory (CMA)",
+	 "sysctl -w kernel.yama.ptrace_scope=0", ptrace_scope},
+	{"/dev/shm",
+	 "1 GiB, for UCX, MPI and PyTorch; dicomm itself needs none",
+	 "docker --shm-size=1g or --ipc=host; mount -o remount,size=1g "
+	 "/dev/shm",
+	 shared_memory},
+	{NULL, NULL, NULL, NULL},
+};
