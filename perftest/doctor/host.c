@@ -63,6 +63,67 @@ static double limit(const struct doctor *d, const char *name, bool hard)
 	return number_of(values[hard]);
 }
 
+/* Finds the cgroup of this process: its folder, of which the first *top
+ * characters are the folder of all. Returns 0 or 1 for versions 1 and 2, or -1
+ * if it is not known. */
+static int find_cgroup(const struct doctor *d, const char *controller,
+		       char path[PATH_MAX], size_t *top)
+{
+	const char *const keys[] = {":%s:", ":%s,", "0::"};
+	char rest[DOCTOR_LINE], key[32];
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(key, sizeof(key), keys[i], controller);
+		if (!doctor_read_key(d, rest, "/proc/self/cgroup", key) ||
+		    !strchr(rest, '/'))
+			continue;
+		*top = (size_t)snprintf(path, PATH_MAX, "/sys/fs/cgroup%s%s",
+					i < 2 ? "/" : "",
+					i < 2 ? controller : "");
+		snprintf(path + *top, PATH_MAX - *top, "%s", strchr(rest, '/'));
+		return i == 2;
+	}
+	return -1;
+}
+
+struct cgroup_files {
+	const char *controller;
+	const char *limit[2], *used[2]; /* version 1, version 2 */
+};
+
+/* Returns the least limit of this cgroup and those above it, and how much of
+ * that is in use. Where a version has both in one file, they are two words. */
+static double cgroup_limit(const struct doctor *d, const struct cgroup_files *f,
+			   double *used)
+{
+	char path[PATH_MAX], line[DOCTOR_LINE], *slash;
+	size_t top;
+	int v = find_cgroup(d, f->controller, path, &top);
+	double least = v < 0 ? (double)NAN : (double)INFINITY, value;
+
+	*used = NAN;
+	for (; v >= 0; *slash = '\0') {
+		if (doctor_read(d, line, "%s/%s", path, f->limit[v])) {
+			value = number_of(line);
+			/* -1: no quota */
+			if (value >= 0 && value < least) {
+				least = value;
+				*used = NAN;
+				if (f->limit[v] == f->used[v])
+					*used = number_of(line +
+							  strcspn(line, " "));
+				else if (doctor_read(d, line, "%s/%s", path,
+						     f->used[v]))
+					*used = number_of(line);
+			}
+		}
+		slash = strrchr(path + top, '/');
+		if (!slash)
+			break;
+	}
+	return least;
+}
+
 /* ---- checks ---- */
 
 static void open_files(struct doctor *d)
@@ -126,6 +187,58 @@ static void processes(struct doctor *d)
 	tasks(d, limit(d, "Max processes", false), NAN);
 }
 
+static void cgroup_pids(struct doctor *d)
+{
+	static const struct cgroup_files files = {
+		"pids",
+		{"pids.max", "pids.max"},
+		{"pids.current", "pids.current"},
+	};
+	double used, most = cgroup_limit(d, &files, &used);
+
+	tasks(d, most, used);
+}
+
+static void cgroup_memory(struct doctor *d)
+{
+	static const struct cgroup_files files = {
+		"memory",
+		{"memory.limit_in_bytes", "memory.max"},
+		{"memory.usage_in_bytes", "memory.current"},
+	};
+	double used, most = cgroup_limit(d, &files, &used);
+	char text[2][32];
+
+	if (isnan(most))
+		not_known(d);
+	else if (isnan(used))
+		doctor_tell(d, VERDICT_OK, "%s", size_text(text[0], most));
+	else
+		doctor_tell(d, warn_if(used > 0.9 * most), "%s, %s in use",
+			    size_text(text[0], most), size_text(text[1], used));
+}
+
+static void cgroup_cpu(struct doctor *d)
+{
+	static const char *const same = "cpu.max";
+	const struct cgroup_files files = {
+		"cpu",
+		{"cpu.cfs_quota_us", same},
+		{"cpu.cfs_period_us", same},
+	};
+	double period, quota = cgroup_limit(d, &files, &period);
+	int ranks = doctor_ranks_here(d);
+
+	if (isinf(quota))
+		doctor_tell(d, VERDICT_OK, "no quota");
+	else if (isnan(quota) || !(period > 0))
+		not_known(d);
+	else
+		doctor_tell(d, warn_if(quota / period < ranks),
+			    "%.3g cpus; for %d ranks of this host",
+			    quota / period, ranks);
+}
+
 static void ptrace_scope(struct doctor *d)
 {
 	char line[DOCTOR_LINE];
@@ -153,6 +266,61 @@ static void shared_memory(struct doctor *d)
 		    size_text(left, unit * (double)fs.f_bavail));
 }
 
+struct governors {
+	char slow[DOCTOR_LINE]; /* one that is not "performance" */
+	int known, fast;
+};
+
+static void add_governor(struct doctor *d, const char *path, void *ctx)
+{
+	struct governors *g = ctx;
+	char line[DOCTOR_LINE];
+
+	if (!doctor_read(d, line, "%s", path))
+		return;
+	g->known++;
+	if (!strcmp(line, "performance"))
+		g->fast++;
+	else
+		memcpy(g->slow, line, sizeof(line));
+}
+
+static void cpu_governor(struct doctor *d)
+{
+	struct governors g = {0};
+
+	doctor_each(d,
+		    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/"
+		    "scaling_governor",
+		    add_governor, &g);
+	if (!g.known)
+		not_known(d);
+	else if (g.fast == g.known)
+		doctor_tell(d, VERDICT_OK, "performance on all cpus");
+	else
+		doctor_tell(d, VERDICT_WARN, "%s on %d of %d cpus", g.slow,
+			    g.known - g.fast, g.known);
+}
+
+static void clock_source(struct doctor *d)
+{
+	/* The kernel has to be asked for these. */
+	const char *const slow[] = {"hpet", "acpi_pm", "jiffies", "xen",
+				    "refined-jiffies"};
+	char line[DOCTOR_LINE];
+	bool is_slow = false;
+
+	if (!doctor_read(d, line,
+			 "/sys/devices/system/clocksource/clocksource0/"
+			 "current_clocksource")) {
+		not_known(d);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(slow) / sizeof(*slow); i++)
+		is_slow |= !strcmp(line, slow[i]);
+	doctor_tell(d, warn_if(is_slow), "%s", line);
+}
+
 const struct check host_checks[] = {
 	{"open files", "a hard limit of 256, and 4 for each rank",
 	 "ulimit -Hn; nofile in limits.conf, LimitNOFILE= of systemd",
@@ -163,6 +331,14 @@ const struct check host_checks[] = {
 	 locked_memory},
 	{"processes", "16 for each rank of this host",
 	 "ulimit -u; nproc in limits.conf", processes},
+	{"cgroup pids", "16 free for each rank of this host",
+	 "docker --pids-limit, TasksMax= of systemd", cgroup_pids},
+	{"cgroup memory", "a tenth of it is free",
+	 "docker --memory, MemoryMax= of systemd, --mem of Slurm",
+	 cgroup_memory},
+	{"cgroup cpu", "a processor for each rank of this host",
+	 "docker --cpuset-cpus in the place of --cpus, CPUQuota= of systemd",
+	 cgroup_cpu},
 	{"ptrace scope", "0, so that ranks read each other's memory (CMA)",
 	 "sysctl -w kernel.yama.ptrace_scope=0", ptrace_scope},
 	{"/dev/shm",
@@ -170,5 +346,10 @@ const struct check host_checks[] = {
 	 "docker --shm-size=1g or --ipc=host; mount -o remount,size=1g "
 	 "/dev/shm",
 	 shared_memory},
+	{"cpu governor", "performance", "cpupower frequency-set -g performance",
+	 cpu_governor},
+	{"clock source", "one that is read without the kernel, such as tsc",
+	 "dmesg says why the kernel gave tsc up; boot with tsc=reliable",
+	 clock_source},
 	{NULL, NULL, NULL, NULL},
 };
