@@ -135,7 +135,8 @@ int doctor_ranks_here(struct doctor *d)
 
 void doctor_run(struct doctor *d)
 {
-	const struct check *const tables[] = {network_checks, host_checks};
+	const struct check *const tables[] = {network_checks, host_checks,
+					      adapter_checks};
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
 		for (d->check = tables[i]; d->check->what; d->check++)

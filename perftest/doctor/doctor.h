@@ -25,7 +25,7 @@ struct check {
 	void (*look)(struct doctor *d); /* tells at least once */
 };
 
-extern const struct check network_checks[], host_checks[];
+extern const struct check network_checks[], host_checks[], adapter_checks[];
 
 struct doctor {
 	const char *root; /* stands before each path of /proc, /sys, /dev */
