@@ -18,6 +18,7 @@
 #include "perftest/machine.h"
 #include "perftest/base/size.h"
 #include "perftest/doctor/doctor.h"
+#include "perftest/doctor/peer.h"
 
 #define EXIT_USAGE 6
 #define EXIT_LIBRARY 3
@@ -32,6 +33,7 @@ struct request {
 	int version, devices, transports, network, paths, machine, config, dot,
 		json;
 	int doctor;
+	char *peer;     /* of --doctor; owned */
 	char *root;     /* owned */
 	char *topology; /* file; owned */
 	char *explain;  /* operation; owned */
@@ -423,7 +425,10 @@ static bool show_doctor(const struct request *r, json_t *json)
 		.findings = json ? json_array() : NULL,
 	};
 
-	doctor_run(&d);
+	if (r->peer)
+		peer_run(&d, r->peer);
+	else
+		doctor_run(&d);
 	if (json)
 		json_object_set_new(json, "doctor", d.findings);
 	return d.worst == VERDICT_BAD;
@@ -476,6 +481,11 @@ static int check(struct request *r, const char *bytes)
 				"or --doctor\n");
 	else if (!r->doctor && r->root)
 		fprintf(stderr, "dicomm-info: --root: only with --doctor\n");
+	else if (r->peer && !peer_check(r->peer))
+		fprintf(stderr,
+			"dicomm-info: --doctor %s: not HOST:PORT, "
+			"[ADDRESS]:PORT or :PORT\n",
+			r->peer);
 	else if (r->dot && (r->version || r->devices || r->transports ||
 			    r->network || r->paths || r->machine || r->config ||
 			    r->explain || r->doctor || r->json))
@@ -518,7 +528,9 @@ static int parse(struct request *r, int argc, const char **argv)
 		{"bytes", '\0', POPT_ARG_STRING, &bytes, 0,
 		 "with --explain: size of the message (1M)", "SIZE"},
 		{"doctor", '\0', POPT_ARG_NONE, &r->doctor, 0,
-		 "what gets in the way of ranks here, and how to mend it",
+		 "what gets in the way of ranks here, and how to mend it; with "
+		 "HOST:PORT behind it, the path to the doctor that listens "
+		 "there; with :PORT, listen there for one",
 		 NULL},
 		{"root", '\0', POPT_ARG_STRING, &r->root, 0,
 		 "with --doctor: read /proc, /sys, /dev and /usr below FOLDER",
@@ -537,6 +549,11 @@ static int parse(struct request *r, int argc, const char **argv)
 	int option = poptGetNextOpt(context);
 	const char *extra = poptGetArg(context);
 	int status = 0;
+
+	if (r->doctor && extra) {
+		r->peer = strdup(extra);
+		extra = poptGetArg(context);
+	}
 
 	if (option < -1) {
 		fprintf(stderr, "dicomm-info: %s: %s\n",
@@ -585,6 +602,7 @@ int main(int argc, char **argv)
 free_request:
 	free(request.explain);
 	free(request.topology);
+	free(request.peer);
 	free(request.root);
 	return status;
 }
