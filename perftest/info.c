@@ -438,8 +438,7 @@ static int show(const struct request *r, json_t *json)
 {
 	bool all = !(r->version || r->devices || r->transports || r->network ||
 		     r->paths || r->machine || r->config || r->explain ||
-		     r->topology || r->dot ||
-		     r->doctor);
+		     r->topology || r->dot || r->doctor);
 	int status = 0;
 
 	if (all || r->version)
