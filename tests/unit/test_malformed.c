@@ -164,17 +164,35 @@ static dicomm_result_t put_evil(struct tp_peer *peer, enum tp_class c,
 			   evil->len);
 }
 
+/* The thread that serves the window uses the peer, too. Returns false if the
+ * communicator is broken: nobody uses a peer of it then. */
+static bool enter(dicomm_comm_t comm)
+{
+	enum comm_entry entry;
+
+	while ((entry = comm_enter(comm)) == COMM_BUSY)
+		job_sleep_ms(1);
+	return entry == COMM_ENTERED;
+}
+
+static void set_transport(dicomm_comm_t comm, const struct transport *t)
+{
+	if (!enter(comm))
+		return;
+	comm->peers[0].transport = t;
+	comm_leave(comm);
+}
+
 static void send_sum(dicomm_comm_t comm)
 {
-	struct peer *peer = &comm->peers[0];
 	double one = 1, sum;
 
-	honest = peer->transport;
+	honest = comm->peers[0].transport;
 	changed = *honest;
 	changed.put = put_evil;
-	peer->transport = &changed;
+	set_transport(comm, &changed);
 	dicomm_allreduce(&one, &sum, 1, DICOMM_FLOAT64, DICOMM_SUM, comm, NULL);
-	peer->transport = honest;
+	set_transport(comm, honest);
 }
 
 /* DICOMM_AGAIN: not sent yet. */
@@ -198,14 +216,15 @@ static void send_evil(dicomm_comm_t comm)
 	dicomm_result_t status;
 
 	make_body();
+	JOB_CHECK(enter(comm), "%s: broken too early", evil->name);
 	JOB_TRY(comm_peer(comm, 0, &peer));
+	comm_leave(comm);
 	if (evil->act == SUM)
 		send_sum(comm);
 	for (status = DICOMM_AGAIN; evil->act != SUM && status;
 	     job_sleep_ms(1)) {
 		JOB_CHECK(job_seconds() < end, "%s: no room, %d", evil->name,
 			  status);
-		/* The thread that serves the window uses the peer, too. */
 		if (comm_enter(comm) != COMM_ENTERED)
 			continue;
 		status = try_evil(peer);
@@ -213,7 +232,10 @@ static void send_evil(dicomm_comm_t comm)
 	}
 	/* The true answer must not come before this one. */
 	if (evil->act == GET) {
-		peer->channel[TP_WINDOW].out_base = 1;
+		if (enter(comm)) {
+			peer->channel[TP_WINDOW].out_base = 1;
+			comm_leave(comm);
+		}
 		job_barrier();
 	}
 	/* It has to leave this process, and the other rank to tell its own. */
