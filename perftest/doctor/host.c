@@ -14,9 +14,8 @@
 #define SHM_LEAST (1.0 * (1 << 30))
 #define FILES_OF_PROGRAM 256
 #define FILES_PER_RANK 4
-#define TASKS_PER_RANK                                        \
-	16 /* threads of the library, the program and drivers \
-	    */
+/* threads of the library, the program and drivers */
+#define TASKS_PER_RANK 16
 #define CAP_IPC_LOCK 14
 /* Version 1 of cgroups has no word for "no limit". */
 #define CGROUP_NO_LIMIT 1e18

@@ -4,7 +4,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,56 +91,19 @@ static void host_name(struct doctor *d)
 
 /* ---- address and ports ---- */
 
-/* Asks the library where a rank 0 would listen. */
-static dicomm_result_t choose_address(char text[NETWORK_TEXT])
-{
-	dicomm_unique_id_t id;
-	dicomm_result_t status = dicomm_get_unique_id(&id);
-	char *begin = id.text, *end;
-
-	if (status != DICOMM_SUCCESS)
-		return status;
-	/* "dicomm1:ADDRESS:PORT:SECRET" or "dicomm1:[ADDRESS]:PORT:SECRET" */
-	begin += strcspn(begin, ":");
-	begin += strspn(begin, ":[");
-	end = begin + strcspn(begin, "]");
-	if (!*end)
-		end = begin + strcspn(begin, ":");
-	snprintf(text, NETWORK_TEXT, "%.*s", (int)(end - begin), begin);
-	explicit_bzero(&id, sizeof(id));
-	return DICOMM_SUCCESS;
-}
-
-static void find_interface(const char *text, char *name, size_t len)
-{
-	char other[NETWORK_TEXT];
-	struct ifaddrs *all;
-
-	snprintf(name, len, "no interface");
-	if (getifaddrs(&all) < 0)
-		return;
-	for (struct ifaddrs *i = all; i; i = i->ifa_next) {
-		if (!i->ifa_addr)
-			continue;
-		network_text(i->ifa_addr, other);
-		if (!strcmp(text, other))
-			snprintf(name, len, "%s", i->ifa_name);
-	}
-	freeifaddrs(all);
-}
-
 static void address(struct doctor *d)
 {
-	char text[NETWORK_TEXT], name[NETWORK_TEXT];
+	dicomm_network_info_t n;
+	bool loopback;
 
-	if (choose_address(text)) {
+	if (dicomm_network_info(&n) != DICOMM_SUCCESS) {
 		doctor_tell(d, VERDICT_BAD, "%s", dicomm_get_last_error(NULL));
 		return;
 	}
-	find_interface(text, name, sizeof(name));
-	doctor_tell(d, is_loopback(text) ? VERDICT_WARN : VERDICT_OK,
-		    "%s of %s%s", text, name,
-		    is_loopback(text) ? ", which is this host only" : "");
+	loopback = is_loopback(n.address);
+	doctor_tell(d, loopback ? VERDICT_WARN : VERDICT_OK, "%s of %s%s",
+		    n.address, n.interface,
+		    loopback ? ", which is this host only" : "");
 }
 
 /* Returns false if any port will do. */
@@ -258,7 +220,6 @@ static void mtu(struct doctor *d)
 }
 
 const struct check network_checks[] = {
-	/* Before "address", which takes one. */
 	{"ports", "2 for each rank of this host",
 	 "a wider DICOMM_PORT_RANGE, which the firewall lets pass", ports},
 	{"address", "an interface that other hosts reach",

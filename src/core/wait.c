@@ -412,7 +412,7 @@ static dicomm_result_t wait_pending(struct waiter *w, const struct wait_for *f,
 	struct dicomm_comm *comm = f->comm;
 	uint64_t since = atomic_load(&comm->fault.pending.since_ns);
 	uint64_t waited;
-	bool lost, late;
+	bool lost, timed_out;
 
 	if (!w->pending) {
 		w->pending = true;
@@ -424,8 +424,8 @@ static dicomm_result_t wait_pending(struct waiter *w, const struct wait_for *f,
 	if (since < w->since_ns)
 		since = w->since_ns;
 	waited = now > since ? now - since : 0;
-	late = comm->timeout_ms > 0 &&
-	       waited / 1000000 >= (uint64_t)comm->timeout_ms;
+	timed_out = comm->timeout_ms > 0 &&
+		    waited / 1000000 >= (uint64_t)comm->timeout_ms;
 	lost = is_gone(comm, f->peer) && is_drained(comm, f->peer, waited);
 	/* What the last look found holds until the next one. */
 	if (!lost && f->peer >= 0 && f->peer != comm->rank)
@@ -435,7 +435,7 @@ static dicomm_result_t wait_pending(struct waiter *w, const struct wait_for *f,
 		lost = have_all_left(comm);
 	if (!lost)
 		w->gone = 0;
-	if ((lost && found_gone(w, f->peer)) || late ||
+	if ((lost && found_gone(w, f->peer)) || timed_out ||
 	    (waited >= PENDING_NS && waited >= pending_patience(w)))
 		return fault_settle(comm);
 	return DICOMM_SUCCESS;
