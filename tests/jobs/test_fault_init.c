@@ -3,7 +3,6 @@
  * way: init ends in time, everywhere, with words that name them. */
 #include <arpa/inet.h>
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -20,6 +19,7 @@
 #include "src/boot/control/hub.h"
 #include "src/boot/control/recovery.h"
 #include "tests/support/prompt.h"
+#include "tests/support/residue.h"
 #include "tests/support/runner.h"
 #include "tests/support/storm.h"
 #include "transports/transport.h"
@@ -890,19 +890,6 @@ END_TEST
 
 /* ---- who hosts the others cannot open enough files ---- */
 
-/* Returns the number of open files. */
-static rlim_t files_open(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	rlim_t n = 0;
-
-	JOB_CHECK(dir, "no /proc");
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n - 3; /* ".", ".." and the one of this search */
-}
-
 static void host_with_few_files(struct job_rank *me)
 {
 	bool comes_last = *(const int *)me->arg;
@@ -911,7 +898,7 @@ static void host_with_few_files(struct job_rank *me)
 	const char *text;
 	double begin;
 
-	few.rlim_cur = few.rlim_max = files_open() + 4;
+	few.rlim_cur = few.rlim_max = (rlim_t)residue_descriptors() + 4;
 	if (me->rank == 0)
 		JOB_CHECK(!setrlimit(RLIMIT_NOFILE, &few), "setrlimit");
 	job_barrier();

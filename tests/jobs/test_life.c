@@ -2,7 +2,6 @@
 /* From init to destroy: options, waiting and not waiting, communicators made
  * from others, and nothing left behind. */
 #include <check.h>
-#include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/support/leaks.h"
+#include "tests/support/residue.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"
 #include "tests/support/trial.h"
@@ -883,18 +883,6 @@ END_TEST
 
 /* ---- nothing is left behind ---- */
 
-static int count_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	JOB_CHECK(dir, "/proc/self/fd: %m");
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static int count_lines(const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -916,18 +904,6 @@ static long resident_kib(void)
 		  "/proc/self/statm");
 	fclose(f);
 	return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
-static int count_tasks(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	int n = 0;
-
-	JOB_CHECK(dir, "/proc/self/task: %m");
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static void one_life(struct job_rank *me, bool streams)
@@ -971,20 +947,20 @@ static void lives(struct job_rank *me)
 		/* The last of a process takes its threads along in the
 		 * background. */
 		job_sleep_ms(100);
-		files = count_files();
+		files = residue_descriptors();
 		maps = count_lines("/proc/self/maps");
-		tasks = count_tasks();
+		tasks = residue_threads();
 		kib = resident_kib();
 	}
 	job_sleep_ms(100);
-	JOB_CHECK(count_files() <= files,
+	JOB_CHECK(residue_descriptors() <= files,
 		  "%d files after 20 lives, %d after "
 		  "100",
-		  files, count_files());
-	JOB_CHECK(count_tasks() <= tasks,
+		  files, residue_descriptors());
+	JOB_CHECK(residue_threads() <= tasks,
 		  "%d threads after 20 lives, %d "
 		  "after 100",
-		  tasks, count_tasks());
+		  tasks, residue_threads());
 	JOB_CHECK(count_lines("/proc/self/maps") <= maps + 10,
 		  "%d mappings after 20 lives, %d after 100", maps,
 		  count_lines("/proc/self/maps"));

@@ -36,11 +36,21 @@ static int shared_mappings(void)
 	return n;
 }
 
+int residue_descriptors(void)
+{
+	return entries("/proc/self/fd") - 3; /* ".", ".." and its own */
+}
+
+int residue_threads(void)
+{
+	return entries("/proc/self/task") - 2;
+}
+
 void residue_count(struct residue *now)
 {
-	now->descriptors = entries("/proc/self/fd");
+	now->descriptors = residue_descriptors();
 	now->mappings = shared_mappings();
-	now->threads = entries("/proc/self/task");
+	now->threads = residue_threads();
 }
 
 static void list_descriptors(char *text, size_t len)

@@ -13,6 +13,9 @@ struct residue {
 	int threads;
 };
 
+/* Return the number of open descriptors, and of threads. */
+int residue_descriptors(void);
+int residue_threads(void);
 void residue_count(struct residue *now);
 /* Connections linger for a moment. What is still there afterwards ends the
  * job; `when` says where. */
