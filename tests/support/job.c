@@ -53,6 +53,7 @@ struct board {
 
 static struct board *board;
 static const struct job *current;
+static int jobs; /* that this process has run */
 static _Thread_local int my_rank = -1;
 
 /* ---- in a rank ---- */
@@ -255,6 +256,11 @@ bool job_is_long(void)
 bool job_is_short(void)
 {
 	return is_set("DICOMM_TEST_SHORT");
+}
+
+int job_number(void)
+{
+	return jobs;
 }
 
 bool job_is_costly(void)
@@ -504,6 +510,7 @@ bool job_try(const struct job *job, char *text, size_t len)
 	if (!children || board == MAP_FAILED)
 		ck_abort_msg("out of memory");
 	current = job;
+	jobs++;
 	start_children(children, n);
 	watch(children, n);
 	free(children);

@@ -64,6 +64,8 @@ void *job_board(void);
 #define JOB_GATHER_AT 4096
 dicomm_result_t job_gather(const void *mine, void *all, size_t len, void *ctx);
 
+/* For ranks: how many jobs their test has run, with this one */
+int job_number(void);
 /* Process of a rank; waits until it runs. */
 int job_pid(int rank);
 

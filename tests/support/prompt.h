@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether endings came when they were due, over all cases of a program. Each
+ * Whether endings came when they were due, over all jobs of a program. Each
  * alone may have lacked its core for a while, on a machine that runs other
- * things; most of a kind together may not.
+ * things; most jobs of a kind may not.
  */
 #ifndef DICOMM_TESTS_SUPPORT_PROMPT_H
 #define DICOMM_TESTS_SUPPORT_PROMPT_H
