@@ -31,6 +31,21 @@ static const char *const kind_names[] = {
 	[KIND_BOOL] = "bool",
 };
 
+enum flag {
+	/* Read anew each time: a process that lives on (a notebook, a worker of
+	 * Ray) may be another rank, of another job, next time. */
+	LIVE = 1 << 0,
+	SHARED = 1 << 1, /* all ranks of a communicator must agree */
+	/* Ranks must also agree on whether it was set, because a default may
+	 * give way. */
+	CHOSEN = 1 << 2,
+	/* Who sets it asks for protection: a bad value is refused, because the
+	 * default would go without. */
+	PROTECTS = 1 << 3,
+	SECRET = 1 << 4, /* never printed */
+	ID = 1 << 5,     /* may be a unique id, whose secret is never printed */
+};
+
 struct row {
 	const char *name;
 	const char *nccl; /* counts if the DICOMM_ variable is not set */
@@ -43,18 +58,7 @@ struct row {
 	/* Refuses further values. Returns the description of a valid value, or
 	 * NULL if this one is valid. */
 	const char *(*check)(const char *text, int64_t number);
-	bool shared; /* all ranks of a communicator must agree */
-	/* Ranks must also agree on whether it was set, because a default may
-	 * give way. */
-	bool chosen;
-	/* Who sets it asks for protection: a bad value is refused, because the
-	 * default would go without. */
-	bool protects;
-	/* Read anew each time: a process that lives on (a notebook, a worker of
-	 * Ray) may be another rank, of another job, next time. */
-	bool live;
-	bool secret; /* never printed */
-	bool id;     /* may be a unique id, whose secret is never printed */
+	unsigned flags;
 };
 
 static const char *check_power_of_two(const char *text, int64_t number)
@@ -97,7 +101,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.name = "DICOMM_ALGO",
 			.kind = KIND_STRING,
 			.value = "",
-			.shared = true,
+			.flags = SHARED,
 			.help = "algorithms to use, as "
 				"allreduce:ring;alltoall:^direct "
 				"(^: all but these); unset: least predicted "
@@ -119,9 +123,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.name = "DICOMM_COMM_ID",
 			.nccl = "NCCL_COMM_ID",
 			.kind = KIND_STRING,
-			.live = true,
 			.value = "",
-			.id = true,
+			.flags = LIVE | ID,
 			.help = "host:port where rank 0 listens and all ranks "
 				"meet, or the text of a unique id",
 		},
@@ -129,9 +132,8 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_COMM_KEY",
 			.kind = KIND_STRING,
-			.live = true,
 			.value = "",
-			.secret = true,
+			.flags = LIVE | SECRET,
 			.help = "secret that ranks prove to know when they "
 				"join at DICOMM_COMM_ID, or by torchrun or "
 				"Slurm; 64 hexadecimal digits are best "
@@ -161,9 +163,8 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_DETERMINISTIC",
 			.kind = KIND_BOOL,
-			.protects = true,
 			.value = "0",
-			.shared = true,
+			.flags = SHARED | PROTECTS,
 			.help = "reduce in rank order: the same bits in every "
 				"run",
 		},
@@ -181,7 +182,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.name = "DICOMM_DRIFT",
 			.kind = KIND_BOOL,
 			.value = "1",
-			.shared = true,
+			.flags = SHARED,
 			.help = "measure the links between hosts anew when "
 				"large collectives no longer take what they "
 				"did; not in deterministic mode",
@@ -190,9 +191,9 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_ENCRYPT",
 			.kind = KIND_STRING,
-			.protects = true,
 			.value = "off",
 			.choices = {"off", "sign", "on"},
+			.flags = PROTECTS,
 			.help = "data over tcp: in clear; authenticated, so "
 				"that nobody on the way can change it; or "
 				"encrypted as well. With sign or on, no "
@@ -224,9 +225,9 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_IB_CONNECT",
 			.kind = KIND_STRING,
-			.shared = true,
 			.value = "oob",
 			.choices = {"oob", "rdmacm"},
+			.flags = SHARED,
 			.help = "queue pairs are connected over TCP, or, as "
 				"those of iWARP always, by librdmacm",
 		},
@@ -237,7 +238,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "4K",
 			.min = 128,
 			.max = 1 << 20,
-			.shared = true,
+			.flags = SHARED,
 			.help = "longest message that RDMA writes into the "
 				"receiver's inbox; longer ones are read by it",
 		},
@@ -361,9 +362,9 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_PORT_RANGE",
 			.kind = KIND_STRING,
-			.protects = true,
 			.value = "",
 			.check = check_port_range,
+			.flags = PROTECTS,
 			.help = "ports to listen on, as 20000-20100; unset: "
 				"any",
 		},
@@ -371,9 +372,9 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_PROBE",
 			.kind = KIND_STRING,
-			.shared = true,
 			.value = "auto",
 			.choices = {"auto", "off", "on"},
+			.flags = SHARED,
 			.help = "measure the links between hosts at init, "
 				"where there is no DICOMM_TOPO_FILE; auto: if "
 				"some network does not say its rate, as TCP "
@@ -385,10 +386,10 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_RANK",
 			.kind = KIND_INT,
-			.live = true,
 			.value = "",
 			.min = 0,
 			.max = INT32_MAX,
+			.flags = LIVE,
 			.help = "this rank, for dicomm_comm_init_env(); unset: "
 				"from "
 				"the launcher",
@@ -433,8 +434,7 @@ static const struct row rows[CONFIG_KEYS] = {
 			.min = 4096,
 			.max = 16 << 20,
 			.check = check_pages,
-			.shared = true,
-			.chosen = true,
+			.flags = SHARED | CHOSEN,
 			.help = "data that one slot of a shared ring holds",
 		},
 	[CONFIG_SHM_SLOTS] =
@@ -445,18 +445,17 @@ static const struct row rows[CONFIG_KEYS] = {
 			.min = 4,
 			.max = 64, /* the number of bits in a receiver's mask */
 			.check = check_power_of_two,
-			.shared = true,
-			.chosen = true,
+			.flags = SHARED | CHOSEN,
 			.help = "slots of a shared ring, a power of two",
 		},
 	[CONFIG_SIZE] =
 		{
 			.name = "DICOMM_SIZE",
 			.kind = KIND_INT,
-			.live = true,
 			.value = "",
 			.min = 1,
 			.max = INT32_MAX,
+			.flags = LIVE,
 			.help = "number of ranks, for dicomm_comm_init_env(); "
 				"unset: "
 				"from the launcher",
@@ -466,9 +465,9 @@ static const struct row rows[CONFIG_KEYS] = {
 			.name = "DICOMM_SOCKET_FAMILY",
 			.nccl = "NCCL_SOCKET_FAMILY",
 			.kind = KIND_STRING,
-			.protects = true,
 			.value = "",
 			.choices = {"AF_INET", "AF_INET6"},
+			.flags = PROTECTS,
 			.help = "address family to meet over, and of tcp "
 				"and ucx; "
 				"unset: "
@@ -501,9 +500,9 @@ static const struct row rows[CONFIG_KEYS] = {
 		{
 			.name = "DICOMM_STAGING",
 			.kind = KIND_STRING,
-			.protects = true,
 			.value = "auto",
 			.choices = {"auto", "never"},
+			.flags = PROTECTS,
 			.help = "pass device memory through host memory where "
 				"no direct path, or no kernel, exists; never: "
 				"fail instead",
@@ -773,9 +772,9 @@ static const char *parse(const struct row *row, const char *text,
 	else
 		value->text = choice == text ? keep(text) : choice;
 	value->shown = value->text;
-	if (*value->text && row->secret)
+	if (*value->text && (row->flags & SECRET))
 		value->shown = HIDDEN;
-	else if (*value->text && row->id)
+	else if (*value->text && (row->flags & ID))
 		value->shown = show_id(value->text);
 	return NULL;
 }
@@ -866,9 +865,9 @@ static void print_rejected(const struct row *row, const struct value *value,
 
 	print_wanted(row, value->wanted, wanted, sizeof(wanted));
 	snprintf(text, room, "%s %s is not valid (wanted: %s)", value->variable,
-		 row->secret || row->id ? HIDDEN
-		 : value->given         ? value->given
-					: "",
+		 (row->flags & (SECRET | ID)) ? HIDDEN
+		 : value->given               ? value->given
+					      : "",
 		 wanted);
 }
 
@@ -878,7 +877,7 @@ static void report_row(const struct row *row, const struct value *value)
 
 	if (value->wanted) {
 		print_rejected(row, value, text, sizeof(text));
-		if (row->protects)
+		if (row->flags & PROTECTS)
 			log_warn("%s: no communicator can be made", text);
 		else
 			log_warn("%s, using the default %s", text,
@@ -1020,7 +1019,7 @@ static const struct value *get(enum config_key key)
 	if (!atomic_load_explicit(&reported, memory_order_relaxed) &&
 	    !atomic_exchange(&reported, true))
 		report();
-	return rows[key].live ? get_live(key) : &values[key];
+	return (rows[key].flags & LIVE) ? get_live(key) : &values[key];
 }
 
 dicomm_result_t config_check(void)
@@ -1030,7 +1029,7 @@ dicomm_result_t config_check(void)
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		const struct value *value = get((enum config_key)i);
 
-		if (!rows[i].protects || !value->wanted)
+		if (!(rows[i].flags & PROTECTS) || !value->wanted)
 			continue;
 		print_rejected(&rows[i], value, text, sizeof(text));
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s", text);
@@ -1092,7 +1091,9 @@ bool config_row(int index, dicomm_param_info_t *info)
  * was set. */
 static const char *unchosen_mark(enum config_key key)
 {
-	return rows[key].chosen && config_is_default(key) ? "(default)" : "";
+	bool unchosen = (rows[key].flags & CHOSEN) && config_is_default(key);
+
+	return unchosen ? "(default)" : "";
 }
 
 uint64_t config_shared_hash(void)
@@ -1101,7 +1102,7 @@ uint64_t config_shared_hash(void)
 	const char *text;
 
 	for (int i = 0; i < CONFIG_KEYS; i++) {
-		if (!rows[i].shared)
+		if (!(rows[i].flags & SHARED))
 			continue;
 		text = get((enum config_key)i)->text;
 		hash = hash_bytes(hash, text, strlen(text) + 1);
@@ -1118,7 +1119,7 @@ void config_shared_text(char *text, size_t len)
 	if (len)
 		*text = '\0';
 	for (int i = 0; i < CONFIG_KEYS; i++) {
-		if (!rows[i].shared || used >= len)
+		if (!(rows[i].flags & SHARED) || used >= len)
 			continue;
 		used += (size_t)snprintf(text + used, len - used, "%s%s=%s%s",
 					 used ? " " : "", rows[i].name,
