@@ -50,11 +50,10 @@ struct row {
 	const char *name;
 	const char *nccl; /* counts if the DICOMM_ variable is not set */
 	enum kind kind;
-	const char *value; /* default; "" means -1 for a number */
+	const char *value; /* default; for a number, "auto" or "" means -1 */
 	const char *help;
 	int64_t min, max;             /* for a number */
 	const char *choices[CHOICES]; /* for a string; none: any text */
-	const char *word;             /* for a number: the word that means -1 */
 	/* Refuses further values. Returns the description of a valid value, or
 	 * NULL if this one is valid. */
 	const char *(*check)(const char *text, int64_t number);
@@ -250,7 +249,6 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "auto",
 			.min = 0,
 			.max = 255,
-			.word = "auto",
 			.help = "GID that a NIC uses; auto: RoCE v2 before v1, "
 				"one of the other NIC's subnet before others, "
 				"this namespace's own before others', IPv4 "
@@ -293,7 +291,6 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "auto",
 			.min = 0,
 			.max = 65535,
-			.word = "auto",
 			.help = "place of an InfiniBand port's table of "
 				"partitions; auto: the first of a full member",
 		},
@@ -492,7 +489,6 @@ static const struct row rows[CONFIG_KEYS] = {
 			.value = "auto",
 			.min = 0,
 			.max = INT32_MAX,
-			.word = "auto",
 			.help = "polls before a waiting rank yields its core, "
 				"or auto",
 		},
@@ -669,8 +665,8 @@ static void print_number(const struct row *row, struct value *value)
 	int64_t number = value->number;
 	int s = 0;
 
-	if (number == -1 && row->min >= 0) {
-		value->text = row->word ? row->word : "";
+	if (number == -1) {
+		value->text = row->value;
 		return;
 	}
 	while (row->kind == KIND_BYTES && number && number % 1024 == 0 &&
@@ -744,7 +740,7 @@ static const char *parse(const struct row *row, const char *text,
 			 struct value *value)
 {
 	const char *choice = text;
-	int64_t number = -1;
+	int64_t number = -1; /* of a default that is no number */
 
 	if (row->kind == KIND_STRING) {
 		if (*text && row->choices[0])
@@ -754,9 +750,8 @@ static const char *parse(const struct row *row, const char *text,
 	} else if (row->kind == KIND_BOOL) {
 		if (!parse_bool(text, &number))
 			return "0 or 1";
-	} else if (!*text || (row->word && !strcasecmp(text, row->word))) {
-		number = -1;
-	} else {
+	} else if (isdigit((unsigned char)*row->value) ||
+		   strcasecmp(text, row->value)) {
 		if (!parse_number(text, row->kind == KIND_BYTES, &number))
 			return row->kind == KIND_BYTES
 				       ? "bytes, as 4096, 32K or 1M"
