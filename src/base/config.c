@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of parameters, and how a parameter is read: from the DICOMM_
- * variable, else from the NCCL variable with the same meaning, else the
- * default.
+ * How a parameter is read: from the DICOMM_ variable, else from the NCCL
+ * variable with the same meaning, else the default.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -44,6 +43,7 @@ enum flag {
 	PROTECTS = 1 << 3,
 	SECRET = 1 << 4, /* never printed */
 	ID = 1 << 5,     /* may be a unique id, whose secret is never printed */
+	NCCL = 1 << 6,   /* NCCL has a variable of this name and meaning */
 };
 
 struct row {
@@ -51,8 +51,8 @@ struct row {
 	const char *nccl; /* counts if the DICOMM_ variable is not set */
 	enum kind kind;
 	const char *value; /* default; for a number, "auto" or "" means -1 */
-	const char *help;
-	int64_t min, max;             /* for a number */
+	const char *help;  /* also names the NCCL variable */
+	int64_t min, max;  /* for a number */
 	const char *choices[CHOICES]; /* for a string; none: any text */
 	/* Refuses further values. Returns the description of a valid value, or
 	 * NULL if this one is valid. */
@@ -94,259 +94,23 @@ static const char *check_port_range(const char *text, int64_t number)
 	return "two ports, first-last";
 }
 
+#define STRING(text) .kind = KIND_STRING, .value = text
+#define CHOICE(text, ...) STRING(text), .choices = {__VA_ARGS__}
+#define BOOL(text) .kind = KIND_BOOL, .value = text
+#define INT(text, least, most) \
+	.kind = KIND_INT, .value = text, .min = least, .max = most
+#define BYTES(text, least, most) \
+	.kind = KIND_BYTES, .value = text, .min = least, .max = most
+#define ROW(key, type, bits, text, ...)                                     \
+	{.name = PREFIX #key,                                               \
+	 .nccl = NCCL & (bits) ? "NCCL_" #key : NULL,                       \
+	 .help = NCCL & (bits) ? text " (also read: NCCL_" #key ")" : text, \
+	 .flags = bits,                                                     \
+	 type,                                                              \
+	 __VA_ARGS__},
+
 static const struct row rows[CONFIG_KEYS] = {
-	[CONFIG_ALGO] =
-		{
-			.name = "DICOMM_ALGO",
-			.kind = KIND_STRING,
-			.value = "",
-			.flags = SHARED,
-			.help = "algorithms to use, as "
-				"allreduce:ring;alltoall:^direct "
-				"(^: all but these); unset: least predicted "
-				"time",
-		},
-	[CONFIG_BOOTSTRAP_TIMEOUT] =
-		{
-			.name = "DICOMM_BOOTSTRAP_TIMEOUT",
-			.kind = KIND_INT,
-			.value = "60",
-			.min = 1,
-			.max = 86400,
-			.help = "seconds for all ranks to meet; unset: 60, "
-				"600 under a launcher, no end through "
-				"libnccl.so.2",
-		},
-	[CONFIG_COMM_ID] =
-		{
-			.name = "DICOMM_COMM_ID",
-			.nccl = "NCCL_COMM_ID",
-			.kind = KIND_STRING,
-			.value = "",
-			.flags = LIVE | ID,
-			.help = "host:port where rank 0 listens and all ranks "
-				"meet, or the text of a unique id",
-		},
-	[CONFIG_COMM_KEY] =
-		{
-			.name = "DICOMM_COMM_KEY",
-			.kind = KIND_STRING,
-			.value = "",
-			.flags = LIVE | SECRET,
-			.help = "secret that ranks prove to know when they "
-				"join at DICOMM_COMM_ID, or by torchrun or "
-				"Slurm; 64 hexadecimal digits are best "
-				"(openssl rand -hex 32)",
-		},
-	[CONFIG_DEBUG] =
-		{
-			.name = "DICOMM_DEBUG",
-			.nccl = "NCCL_DEBUG",
-			.kind = KIND_STRING,
-			.value = LOG_DEFAULT,
-			.choices = {"none", "error", "version", "warn", "info",
-				    "debug", "trace"},
-			.help = "messages to print, each level with those "
-				"before it",
-		},
-	[CONFIG_DEBUG_FILE] =
-		{
-			.name = "DICOMM_DEBUG_FILE",
-			.kind = KIND_STRING,
-			.value = "",
-			.help = "file that messages are appended to instead of "
-				"stderr; "
-				"%h is the host, %p the process",
-		},
-	[CONFIG_DETERMINISTIC] =
-		{
-			.name = "DICOMM_DETERMINISTIC",
-			.kind = KIND_BOOL,
-			.value = "0",
-			.flags = SHARED | PROTECTS,
-			.help = "reduce in rank order: the same bits in every "
-				"run",
-		},
-	[CONFIG_DEVICE] =
-		{
-			.name = "DICOMM_DEVICE",
-			.kind = KIND_STRING,
-			.value = "",
-			.help = "device of this rank and of "
-				"dicomm_mem_alloc(), as host or cuda:0; unset: "
-				"host",
-		},
-	[CONFIG_DRIFT] =
-		{
-			.name = "DICOMM_DRIFT",
-			.kind = KIND_BOOL,
-			.value = "1",
-			.flags = SHARED,
-			.help = "measure the links between hosts anew when "
-				"large collectives no longer take what they "
-				"did; not in deterministic mode",
-		},
-	[CONFIG_ENCRYPT] =
-		{
-			.name = "DICOMM_ENCRYPT",
-			.kind = KIND_STRING,
-			.value = "off",
-			.choices = {"off", "sign", "on"},
-			.flags = PROTECTS,
-			.help = "data over tcp: in clear; authenticated, so "
-				"that nobody on the way can change it; or "
-				"encrypted as well. With sign or on, no "
-				"transport leaves the machine without that",
-		},
-	[CONFIG_HOSTID] =
-		{
-			.name = "DICOMM_HOSTID",
-			.nccl = "NCCL_HOSTID",
-			.kind = KIND_STRING,
-			.value = "",
-			.help = "name of this node; ranks of equal names share "
-				"memory; "
-				"unset: host name and boot",
-		},
-	[CONFIG_IB_AR_THRESHOLD] =
-		{
-			.name = "DICOMM_IB_AR_THRESHOLD",
-			.nccl = "NCCL_IB_AR_THRESHOLD",
-			.kind = KIND_BYTES,
-			.value = "8K",
-			.min = 0,
-			.max = 1 << 20,
-			.help = "longer messages into an inbox are a write and "
-				"an empty one that tells of it, as adaptive "
-				"routing wants",
-		},
-	[CONFIG_IB_CONNECT] =
-		{
-			.name = "DICOMM_IB_CONNECT",
-			.kind = KIND_STRING,
-			.value = "oob",
-			.choices = {"oob", "rdmacm"},
-			.flags = SHARED,
-			.help = "queue pairs are connected over TCP, or, as "
-				"those of iWARP always, by librdmacm",
-		},
-	[CONFIG_IB_EAGER_BYTES] =
-		{
-			.name = "DICOMM_IB_EAGER_BYTES",
-			.kind = KIND_BYTES,
-			.value = "4K",
-			.min = 128,
-			.max = 1 << 20,
-			.flags = SHARED,
-			.help = "longest message that RDMA writes into the "
-				"receiver's inbox; longer ones are read by it",
-		},
-	[CONFIG_IB_GID_INDEX] =
-		{
-			.name = "DICOMM_IB_GID_INDEX",
-			.nccl = "NCCL_IB_GID_INDEX",
-			.kind = KIND_INT,
-			.value = "auto",
-			.min = 0,
-			.max = 255,
-			.help = "GID that a NIC uses; auto: RoCE v2 before v1, "
-				"one of the other NIC's subnet before others, "
-				"this namespace's own before others', IPv4 "
-				"before IPv6",
-		},
-	[CONFIG_IB_HCA] =
-		{
-			.name = "DICOMM_IB_HCA",
-			.nccl = "NCCL_IB_HCA",
-			.kind = KIND_STRING,
-			.value = "",
-			.help = "RDMA devices to use, as mlx5,rxe0:1 "
-				"(prefixes, ports), =mlx5_0 (exact) or "
-				"^mlx5_1 (all but these)",
-		},
-	[CONFIG_IB_NICS] =
-		{
-			.name = "DICOMM_IB_NICS",
-			.kind = KIND_INT,
-			.value = "4",
-			.min = 1,
-			.max = 4,
-			.help = "RDMA ports that a rank shares its traffic "
-				"over, at most: far ones only if they are "
-				"faster than all that are nearer",
-		},
-	[CONFIG_IB_PCI_RELAXED_ORDERING] =
-		{
-			.name = "DICOMM_IB_PCI_RELAXED_ORDERING",
-			.kind = KIND_BOOL,
-			.value = "1",
-			.help = "let the NIC write large messages in any order "
-				"of their bytes",
-		},
-	[CONFIG_IB_PKEY] =
-		{
-			.name = "DICOMM_IB_PKEY",
-			.nccl = "NCCL_IB_PKEY",
-			.kind = KIND_INT,
-			.value = "auto",
-			.min = 0,
-			.max = 65535,
-			.help = "place of an InfiniBand port's table of "
-				"partitions; auto: the first of a full member",
-		},
-	[CONFIG_IB_QPS_PER_CONNECTION] =
-		{
-			.name = "DICOMM_IB_QPS_PER_CONNECTION",
-			.nccl = "NCCL_IB_QPS_PER_CONNECTION",
-			.kind = KIND_INT,
-			.value = "1",
-			.min = 1,
-			.max = 8,
-			.help = "queue pairs between two ports for the traffic "
-				"of two ranks; all ports together at most 8",
-		},
-	[CONFIG_IB_RETRY_CNT] =
-		{
-			.name = "DICOMM_IB_RETRY_CNT",
-			.nccl = "NCCL_IB_RETRY_CNT",
-			.kind = KIND_INT,
-			.value = "7",
-			.min = 0,
-			.max = 7,
-			.help = "times that a NIC sends again what was not "
-				"answered",
-		},
-	[CONFIG_IB_SL] =
-		{
-			.name = "DICOMM_IB_SL",
-			.nccl = "NCCL_IB_SL",
-			.kind = KIND_INT,
-			.value = "0",
-			.min = 0,
-			.max = 15,
-			.help = "InfiniBand service level",
-		},
-	[CONFIG_IB_TC] =
-		{
-			.name = "DICOMM_IB_TC",
-			.nccl = "NCCL_IB_TC",
-			.kind = KIND_INT,
-			.value = "0",
-			.min = 0,
-			.max = 255,
-			.help = "traffic class of RDMA packets",
-		},
-	[CONFIG_IB_TIMEOUT] =
-		{
-			.name = "DICOMM_IB_TIMEOUT",
-			.nccl = "NCCL_IB_TIMEOUT",
-			.kind = KIND_INT,
-			.value = "18",
-			.min = 1,
-			.max = 31,
-			.help = "a NIC waits 4.096 us times 2 to this power "
-				"for an answer",
-		},
+#include "src/base/config_rows.h"
 	[CONFIG_NCCL_VERSION] =
 		{
 			.name = "DICOMM_NCCL_VERSION",
@@ -468,7 +232,8 @@ static const struct row rows[CONFIG_KEYS] = {
 			.help = "address family to meet over, and of tcp "
 				"and ucx; "
 				"unset: "
-				"either",
+				"either"
+				" (also read: NCCL_SOCKET_FAMILY)",
 		},
 	[CONFIG_SOCKET_IFNAME] =
 		{
@@ -480,7 +245,8 @@ static const struct row rows[CONFIG_KEYS] = {
 				"ucx, as "
 				"eth,ib (prefixes), =eth0 "
 				"(exact) or ^virbr (all but these, lo and "
-				"docker)",
+				"docker)"
+				" (also read: NCCL_SOCKET_IFNAME)",
 		},
 	[CONFIG_SPIN] =
 		{
@@ -579,12 +345,9 @@ struct value {
 	int64_t number;
 	const char *variable; /* the variable that set it; NULL: default */
 	char origin[64];
-	const char *shown;  /* the text with secrets hidden */
-	char *given;        /* text of the variable */
-	const char *wanted; /* instead of it; NULL: it is taken */
-	/* Help that mentions the NCCL variable. NULL: use the help of the
-	 * row. */
-	char *help;
+	const char *shown;   /* the text with secrets hidden */
+	char *given;         /* text of the variable */
+	const char *wanted;  /* instead of it; NULL: it is taken */
 	struct value *other; /* another value that the row has had */
 };
 
@@ -822,10 +585,6 @@ static void load(void)
 		const char *name, *text = text_of(&rows[i], &name);
 
 		load_value(&rows[i], name, text, &values[i]);
-		if (rows[i].nccl &&
-		    asprintf(&values[i].help, "%s (also read: %s)",
-			     rows[i].help, rows[i].nccl) < 0)
-			values[i].help = NULL;
 	}
 }
 
@@ -1078,7 +837,7 @@ bool config_row(int index, dicomm_param_info_t *info)
 	info->default_value = row->value;
 	info->value = get((enum config_key)index)->shown;
 	info->origin = get((enum config_key)index)->origin;
-	info->help = values[index].help ? values[index].help : row->help;
+	info->help = row->help;
 	return true;
 }
 

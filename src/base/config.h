@@ -16,30 +16,9 @@
 #include "dicomm.h"
 
 enum config_key {
-	CONFIG_ALGO,
-	CONFIG_BOOTSTRAP_TIMEOUT, /* seconds */
-	CONFIG_COMM_ID,           /* host:port */
-	CONFIG_COMM_KEY,          /* secret of a fixed COMM_ID */
-	CONFIG_DEBUG,
-	CONFIG_DEBUG_FILE,
-	CONFIG_DETERMINISTIC,
-	CONFIG_DEVICE,
-	CONFIG_DRIFT,
-	CONFIG_ENCRYPT,
-	CONFIG_HOSTID,
-	CONFIG_IB_AR_THRESHOLD,
-	CONFIG_IB_CONNECT,
-	CONFIG_IB_EAGER_BYTES,
-	CONFIG_IB_GID_INDEX, /* -1: auto */
-	CONFIG_IB_HCA,
-	CONFIG_IB_NICS,
-	CONFIG_IB_PCI_RELAXED_ORDERING,
-	CONFIG_IB_PKEY, /* index; -1: auto */
-	CONFIG_IB_QPS_PER_CONNECTION,
-	CONFIG_IB_RETRY_CNT,
-	CONFIG_IB_SL,
-	CONFIG_IB_TC,
-	CONFIG_IB_TIMEOUT, /* 4.096 us * 2^value */
+#define ROW(name, ...) CONFIG_##name,
+#include "src/base/config_rows.h"
+#undef ROW
 	CONFIG_NCCL_VERSION,
 	CONFIG_PORT_RANGE, /* "first-last" */
 	CONFIG_PROBE,

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parameters, in the order of their names. Who includes this file says what
+ * a row becomes: ROW(name, type and default, flags, help, other fields).
+ *
+ * STRING(default)
+ * CHOICE(default, choices)
+ * BOOL(default)
+ * INT(default, least, most)    a default of "auto" or "" reads as -1
+ * BYTES(default, least, most)  also with a suffix K, M, G or T
+ *
+ * config.c says what the flags mean; 0: none.
+ */
+ROW(ALGO, STRING(""), SHARED,
+    "algorithms to use, as allreduce:ring;alltoall:^direct (^: all but these); "
+    "unset: least predicted time")
+ROW(BOOTSTRAP_TIMEOUT, INT("60", 1, 86400), 0,
+    "seconds for all ranks to meet; unset: 60, 600 under a launcher, no end "
+    "through libnccl.so.2")
+ROW(COMM_ID, STRING(""), NCCL | LIVE | ID,
+    "host:port where rank 0 listens and all ranks meet, or the text of a "
+    "unique id")
+ROW(COMM_KEY, STRING(""), LIVE | SECRET,
+    "secret that ranks prove to know when they join at DICOMM_COMM_ID, or by "
+    "torchrun or Slurm; 64 hexadecimal digits are best (openssl rand -hex 32)")
+ROW(DEBUG,
+    CHOICE(LOG_DEFAULT, "none", "error", "version", "warn", "info", "debug",
+	   "trace"),
+    NCCL, "messages to print, each level with those before it")
+ROW(DEBUG_FILE, STRING(""), 0,
+    "file that messages are appended to instead of stderr; %h is the host, %p "
+    "the process")
+ROW(DETERMINISTIC, BOOL("0"), SHARED | PROTECTS,
+    "reduce in rank order: the same bits in every run")
+ROW(DEVICE, STRING(""), 0,
+    "device of this rank and of dicomm_mem_alloc(), as host or cuda:0; unset: "
+    "host")
+ROW(DRIFT, BOOL("1"), SHARED,
+    "measure the links between hosts anew when large collectives no longer "
+    "take what they did; not in deterministic mode")
+ROW(ENCRYPT, CHOICE("off", "off", "sign", "on"), PROTECTS,
+    "data over tcp: in clear; authenticated, so that nobody on the way can "
+    "change it; or encrypted as well. With sign or on, no transport leaves the "
+    "machine without that")
+ROW(HOSTID, STRING(""), NCCL,
+    "name of this node; ranks of equal names share memory; unset: host name "
+    "and boot")
+ROW(IB_AR_THRESHOLD, BYTES("8K", 0, 1 << 20), NCCL,
+    "longer messages into an inbox are a write and an empty one that tells of "
+    "it, as adaptive routing wants")
+ROW(IB_CONNECT, CHOICE("oob", "oob", "rdmacm"), SHARED,
+    "queue pairs are connected over TCP, or, as those of iWARP always, by "
+    "librdmacm")
+ROW(IB_EAGER_BYTES, BYTES("4K", 128, 1 << 20), SHARED,
+    "longest message that RDMA writes into the receiver's inbox; longer ones "
+    "are read by it")
+ROW(IB_GID_INDEX, INT("auto", 0, 255), NCCL,
+    "GID that a NIC uses; auto: RoCE v2 before v1, one of the other NIC's "
+    "subnet before others, this namespace's own before others', IPv4 before "
+    "IPv6")
+ROW(IB_HCA, STRING(""), NCCL,
+    "RDMA devices to use, as mlx5,rxe0:1 (prefixes, ports), =mlx5_0 (exact) or "
+    "^mlx5_1 (all but these)")
+ROW(IB_NICS, INT("4", 1, 4), 0,
+    "RDMA ports that a rank shares its traffic over, at most: far ones only if "
+    "they are faster than all that are nearer")
+ROW(IB_PCI_RELAXED_ORDERING, BOOL("1"), 0,
+    "let the NIC write large messages in any order of their bytes")
+ROW(IB_PKEY, INT("auto", 0, 65535), NCCL,
+    "place of an InfiniBand port's table of partitions; auto: the first of a "
+    "full member")
+ROW(IB_QPS_PER_CONNECTION, INT("1", 1, 8), NCCL,
+    "queue pairs between two ports for the traffic of two ranks; all ports "
+    "together at most 8")
+ROW(IB_RETRY_CNT, INT("7", 0, 7), NCCL,
+    "times that a NIC sends again what was not answered")
+ROW(IB_SL, INT("0", 0, 15), NCCL, "InfiniBand service level")
+ROW(IB_TC, INT("0", 0, 255), NCCL, "traffic class of RDMA packets")
+ROW(IB_TIMEOUT, INT("18", 1, 31), NCCL,
+    "a NIC waits 4.096 us times 2 to this power for an answer")
