@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parameters of the library. config.c has one table with a row for each
- * DICOMM_ variable: its type, default and help. A row may name an NCCL variable
- * that counts if the DICOMM_ variable is not set. Variables are read once, at
- * first use, but those that say who this process is in its next job each time.
- * For an unknown DICOMM_ variable there is a warning that suggests the nearest
- * name.
+ * The parameters of the library. config_rows.h has a row for each DICOMM_
+ * variable: its type, default and help. Where its flags say so, the NCCL_
+ * variable of the same name counts if the DICOMM_ variable is not set.
+ * Variables are read once, at first use, but those that say who this process
+ * is in its next job each time. For an unknown DICOMM_ variable there is a
+ * warning that suggests the nearest name.
  */
 #ifndef DICOMM_BASE_CONFIG_H
 #define DICOMM_BASE_CONFIG_H
@@ -19,26 +19,6 @@ enum config_key {
 #define ROW(name, ...) CONFIG_##name,
 #include "src/base/config_rows.h"
 #undef ROW
-	CONFIG_NCCL_VERSION,
-	CONFIG_PORT_RANGE, /* "first-last" */
-	CONFIG_PROBE,
-	CONFIG_RANK,
-	CONFIG_SHM_CMA,           /* auto, on, off */
-	CONFIG_SHM_CMA_THRESHOLD, /* bytes */
-	CONFIG_SHM_MAP_THRESHOLD, /* bytes */
-	CONFIG_SHM_SLOT_BYTES,
-	CONFIG_SHM_SLOTS,
-	CONFIG_SIZE,
-	CONFIG_SOCKET_FAMILY, /* AF_INET, AF_INET6 */
-	CONFIG_SOCKET_IFNAME,
-	CONFIG_SPIN, /* number of polls before yielding; -1: auto */
-	CONFIG_STAGING,
-	CONFIG_TCP_CONNECTIONS,
-	CONFIG_TCP_SILENT_MS, /* 0: never */
-	CONFIG_TIMEOUT_MS,
-	CONFIG_TOPO_FILE,
-	CONFIG_TRANSPORTS,
-	CONFIG_WARN_LATE_MS,
 	CONFIG_KEYS
 };
 

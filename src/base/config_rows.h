@@ -78,3 +78,57 @@ ROW(IB_SL, INT("0", 0, 15), NCCL, "InfiniBand service level")
 ROW(IB_TC, INT("0", 0, 255), NCCL, "traffic class of RDMA packets")
 ROW(IB_TIMEOUT, INT("18", 1, 31), NCCL,
     "a NIC waits 4.096 us times 2 to this power for an answer")
+ROW(NCCL_VERSION, STRING("2.30.7"), 0,
+    "version of NCCL that libdicomm's libnccl.so.2 says it is, as 2.27.5")
+ROW(PORT_RANGE, STRING(""), PROTECTS,
+    "ports to listen on, as 20000-20100; unset: any", .check = check_port_range)
+ROW(PROBE, CHOICE("auto", "auto", "off", "on"), SHARED,
+    "measure the links between hosts at init, where there is no "
+    "DICOMM_TOPO_FILE; auto: if some network does not say its rate, as TCP or "
+    "software RDMA (RDMA adapters do), and no earlier communicator of these "
+    "hosts knows it; on: for each communicator again")
+ROW(RANK, INT("", 0, INT32_MAX), LIVE,
+    "this rank, for dicomm_comm_init_env(); unset: from the launcher")
+ROW(SHM_CMA, CHOICE("auto", "auto", "on", "off"), 0,
+    "read large messages straight from the sender's memory (process_vm_readv); "
+    "auto: where that was measured to be faster and each rank has a core")
+ROW(SHM_CMA_THRESHOLD, BYTES("16K", 0, INT64_MAX), 0,
+    "least message for DICOMM_SHM_CMA, if DICOMM_SHM_MAP_THRESHOLD is not "
+    "higher")
+ROW(SHM_MAP_THRESHOLD, BYTES("4K", 0, INT64_MAX), 0,
+    "least message that is sent by reference: the receiver reads the memory of "
+    "the sender")
+ROW(SHM_SLOT_BYTES, BYTES("32K", 4096, 16 << 20), SHARED | CHOSEN,
+    "data that one slot of a shared ring holds", .check = check_pages)
+/* At most 64, the number of bits in a receiver's mask. */
+ROW(SHM_SLOTS, INT("16", 4, 64), SHARED | CHOSEN,
+    "slots of a shared ring, a power of two", .check = check_power_of_two)
+ROW(SIZE, INT("", 1, INT32_MAX), LIVE,
+    "number of ranks, for dicomm_comm_init_env(); unset: from the launcher")
+ROW(SOCKET_FAMILY, CHOICE("", "AF_INET", "AF_INET6"), NCCL | PROTECTS,
+    "address family to meet over, and of tcp and ucx; unset: either")
+ROW(SOCKET_IFNAME, STRING(""), NCCL,
+    "interfaces to meet over, and for tcp and ucx, as eth,ib (prefixes), =eth0 "
+    "(exact) or ^virbr (all but these, lo and docker)")
+ROW(SPIN, INT("auto", 0, INT32_MAX), 0,
+    "polls before a waiting rank yields its core, or auto")
+ROW(STAGING, CHOICE("auto", "auto", "never"), PROTECTS,
+    "pass device memory through host memory where no direct path, or no "
+    "kernel, exists; never: fail instead")
+ROW(TCP_CONNECTIONS, INT("1", 1, 8), 0,
+    "TCP connections between two ranks, for networks that give one less than a "
+    "link has")
+ROW(TCP_SILENT_MS, INT("90000", 0, 86400000), 0,
+    "milliseconds without an answer after which a host counts as dead; the "
+    "network may be away for half of that; 0: only the kernel gives up, after "
+    "a quarter of an hour",
+    .check = check_silent)
+ROW(TIMEOUT_MS, INT("1800000", 0, INT32_MAX), 0,
+    "milliseconds after which a waiting operation fails; 0: never")
+ROW(TOPO_FILE, STRING(""), 0,
+    "description of hosts and of the network between them, as JSON; that of "
+    "rank 0 serves ranks that were given none")
+ROW(TRANSPORTS, STRING(""), 0,
+    "transports to use, as shm or ^shm (all but these); unset: all but ucx")
+ROW(WARN_LATE_MS, INT("60000", 0, INT32_MAX), 0,
+    "milliseconds after which a late peer is named in a warning; 0: never")
