@@ -34,7 +34,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->wire_bytes = others * block;
 	w->copy_bytes = block;
 	w->total_bytes = (uint64_t)s->ranks * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm allgather_direct = {

@@ -64,7 +64,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	if (__builtin_mul_overflow(2 * others * (uint64_t)s->ranks, bytes,
 				   &w->total_bytes))
 		w->total_bytes = UINT64_MAX;
-	w->pipelined = true;
 }
 
 const struct algorithm allreduce_direct = {

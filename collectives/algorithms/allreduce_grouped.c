@@ -113,7 +113,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 	w->reduce_bytes = bytes;
 	w->copy_bytes = bytes;
 	w->total_bytes = 4 * others * bytes;
-	w->pipelined = true;
 	if (!s->links || groups_find(s, by, &g) != DICOMM_SUCCESS)
 		return;
 	w->message_bytes =

@@ -100,7 +100,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 		w->wire_bytes += bytes;
 		w->reduce_bytes += bytes;
 	}
-	w->pipelined = true;
 }
 
 const struct algorithm allreduce_halving_doubling = {

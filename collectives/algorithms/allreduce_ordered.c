@@ -60,7 +60,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->reduce_bytes = others * (bytes / n);
 	w->copy_bytes = 2 * others * (bytes / n);
 	w->total_bytes = 5 * others * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm allreduce_ordered = {

@@ -166,7 +166,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->reduce_bytes = s->ranks > 2 ? bytes : bytes / 2;
 	w->copy_bytes = s->ranks > 2 ? bytes : bytes / 2;
 	w->total_bytes = 4 * others * bytes;
-	w->pipelined = true;
 	w->returns = true;
 }
 

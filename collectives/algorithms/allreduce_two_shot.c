@@ -53,7 +53,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->reduce_bytes = others * (bytes / n);
 	w->copy_bytes = others * (bytes / n);
 	w->total_bytes = 4 * others * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm allreduce_two_shot = {

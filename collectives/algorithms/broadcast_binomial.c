@@ -38,7 +38,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->wire_bytes = w->hops * bytes;
 	w->copy_bytes = bytes;
 	w->total_bytes = others * bytes + bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm broadcast_binomial = {

@@ -33,7 +33,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->wire_bytes = others * bytes;
 	w->copy_bytes = bytes;
 	w->total_bytes = others * bytes + bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm broadcast_direct = {

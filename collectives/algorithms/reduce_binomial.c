@@ -43,7 +43,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->wire_bytes = w->hops * bytes;
 	w->reduce_bytes = w->hops * bytes;
 	w->total_bytes = 2 * others * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm reduce_binomial = {

@@ -39,7 +39,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->wire_bytes = others * bytes;
 	w->reduce_bytes = others * bytes;
 	w->total_bytes = 2 * others * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm reduce_direct = {

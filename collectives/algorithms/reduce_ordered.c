@@ -46,7 +46,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->reduce_bytes = others * bytes;
 	w->copy_bytes = others * bytes;
 	w->total_bytes = 3 * others * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm reduce_ordered = {

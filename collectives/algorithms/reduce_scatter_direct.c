@@ -46,7 +46,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->wire_bytes = others * block;
 	w->reduce_bytes = others * block;
 	w->total_bytes = 2 * others * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm reduce_scatter_direct = {

@@ -101,7 +101,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w,
 	w->wire_bytes = others * block;
 	w->reduce_bytes = others * block;
 	w->total_bytes = 2 * others * bytes;
-	w->pipelined = true;
 }
 
 GROUPS_ALGORITHM(reduce_scatter, hierarchical, COLL_REDUCE_SCATTER,

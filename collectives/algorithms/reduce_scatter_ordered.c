@@ -54,7 +54,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->reduce_bytes = others * block;
 	w->copy_bytes = others * block;
 	w->total_bytes = 3 * others * bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm reduce_scatter_ordered = {

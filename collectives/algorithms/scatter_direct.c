@@ -36,7 +36,6 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->wire_bytes = others * block;
 	w->copy_bytes = block;
 	w->total_bytes = bytes;
-	w->pipelined = true;
 }
 
 const struct algorithm scatter_direct = {

@@ -105,7 +105,6 @@ struct work {
 	uint64_t reduce_bytes, copy_bytes;
 	uint64_t total_bytes; /* wire, reduced and copied bytes of ALL ranks;
 			       * the cores of a node share that work */
-	bool pipelined;       /* hops of different slices overlap */
 	bool returns;         /* a slice goes up a link and later comes back
 			       * down it */
 };

@@ -181,11 +181,11 @@ uint64_t estimate_ps(const struct estimate_params *e, const struct algorithm *a,
 		       transfer_ps(w.copy_bytes, e->copy_bytes_per_s) +
 		       (wide)w.messages * slices * e->per_message_ps);
 
-	if (w.pipelined)
+	if (a->whole)
+		first = w.hops * hop + busy / slices;
+	else
 		first = larger(w.hops * one_hop,
 			       (w.hops > 0 ? hop : 0) + busy / slices);
-	else
-		first = w.hops * hop + busy / slices;
 	total = first + busy / slices * (slices - 1);
 	total = larger(total, w.hops * hop + shared_ps(e, s, &w, slices));
 	if (w.hops > 1)
