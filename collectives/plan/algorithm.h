@@ -49,6 +49,8 @@ const char *coll_name(enum coll coll); /* Returns the name of a collective, such
 enum coll coll_from_name(const char *name);
 bool coll_reduces(enum coll coll);
 bool coll_rooted(enum coll coll);
+/* Does some buffer have one block for each rank? */
+bool coll_has_blocks(enum coll coll);
 /* Does each rank's block have its own length, as in alltoallv? */
 bool coll_has_counts(enum coll coll);
 /* Does only a pair of ranks know the length of what passes between them? Else

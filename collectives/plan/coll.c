@@ -74,6 +74,14 @@ bool coll_has_counts(enum coll coll)
 	       coll_counts_in_pairs(coll);
 }
 
+bool coll_has_blocks(enum coll coll)
+{
+	uint32_t send, recv;
+
+	coll_layout(coll, 0, 2, 0, &send, &recv);
+	return send > 1 || recv > 1;
+}
+
 void coll_layout(enum coll coll, int rank, int ranks, int root,
 		 uint32_t *send_blocks, uint32_t *recv_blocks)
 {

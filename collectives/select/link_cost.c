@@ -296,22 +296,6 @@ static void sum_up(const struct count *t, struct link_cost *out)
 		out->latency_ps = LATENCY_PS;
 }
 
-/* Returns the length of a block. If a buffer has one block for each rank, all
- * are taken to be equally long; in a v-collective this is the average. */
-static uint64_t block_bytes(const struct shape *s, uint64_t bytes)
-{
-	uint32_t send, recv;
-	bool blocks = false;
-
-	for (int r = 0; r < s->ranks && r < 2; r++) {
-		coll_layout(s->coll, r, s->ranks, s->root, &send, &recv);
-		blocks |= send > 1 || recv > 1;
-	}
-	coll_layout(s->coll, s->root, s->ranks, s->root, &send, &recv);
-	blocks |= send > 1 || recv > 1;
-	return blocks ? bytes / (uint64_t)s->ranks : bytes;
-}
-
 static dicomm_result_t count_rank(struct count *t, const struct algorithm *a,
 				  struct link_cost *out)
 {
@@ -340,7 +324,9 @@ static dicomm_result_t count_all(const struct estimate_params *e,
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	*out = (struct link_cost){.pipe_ps = 0};
-	t.block_bytes = block_bytes(s, COUNTED);
+	/* In a v-collective, this is the average. */
+	t.block_bytes = coll_has_blocks(s->coll) ? COUNTED / (uint64_t)s->ranks
+						 : COUNTED;
 	t.node = calloc((size_t)l->nodes + l->islands, sizeof(*t.node));
 	t.bytes_ps =
 		calloc(2 * (size_t)l->nodes + l->ranks, sizeof(*t.bytes_ps));
