@@ -63,17 +63,13 @@ static void build(struct plan *p, const struct shape *s)
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
+	work_direct(s, bytes, w);
 	w->hops = shape_log2(s);
+	w->messages = 0;
 	/* A single block never wraps. */
 	for (int d = 1; d < s->ranks; d *= 2)
 		w->messages += round_blocks(s, d) > 1 ? 3 : 2;
-	w->message_bytes = (uint64_t)s->ranks / 2 * block;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = (uint64_t)s->ranks * bytes;
+	w->message_bytes *= (uint64_t)s->ranks / 2;
 }
 
 const struct algorithm allgather_bruck = {

@@ -23,26 +23,13 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = 1;
-	w->messages = 2 * (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = (uint64_t)s->ranks * bytes;
-}
-
 const struct algorithm allgather_direct = {
 	.coll = COLL_ALLGATHER,
 	.name = "direct",
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };
 
 /* The v-variant has the same steps; only its blocks differ in length. */
@@ -52,5 +39,5 @@ const struct algorithm allgatherv_direct = {
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };

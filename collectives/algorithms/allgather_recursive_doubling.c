@@ -28,24 +28,11 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = shape_log2(s);
-	w->messages = 2 * w->hops;
-	w->message_bytes = bytes / 2;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = (uint64_t)s->ranks * bytes;
-}
-
 const struct algorithm allgather_recursive_doubling = {
 	.coll = COLL_ALLGATHER,
 	.name = "recursive_doubling",
 	.whole = true,
 	.serves = shape_is_power_of_two,
 	.build = build,
-	.work = work,
+	.work = work_doubling,
 };

@@ -24,27 +24,13 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = (uint32_t)others;
-	w->near_hops = shape_near_of_ring(s);
-	w->messages = 2 * (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = (uint64_t)s->ranks * bytes;
-}
-
 const struct algorithm allgather_ring = {
 	.coll = COLL_ALLGATHER,
 	.name = "ring",
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_ring,
 };
 
 /* The v-variant has the same steps; only its blocks differ in length. */
@@ -54,5 +40,5 @@ const struct algorithm allgatherv_ring = {
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_ring,
 };

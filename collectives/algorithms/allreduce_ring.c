@@ -40,26 +40,11 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t n = (uint64_t)s->ranks;
-
-	w->hops = 2 * (uint32_t)others;
-	w->near_hops = 2 * shape_near_of_ring(s);
-	w->messages = 4 * (uint32_t)others;
-	w->message_bytes = bytes / n + 64;
-	w->wire_bytes = 2 * others * (bytes / n);
-	w->reduce_bytes = others * (bytes / n);
-	w->copy_bytes = others * (bytes / n);
-	w->total_bytes = 4 * others * bytes;
-}
-
 const struct algorithm allreduce_ring = {
 	.coll = COLL_ALLREDUCE,
 	.name = "ring",
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_ring,
 };

@@ -43,19 +43,14 @@ static void build(struct plan *p, const struct shape *s)
 		}
 }
 
-/* Pairwise sends the same messages in another order. If both are predicted to
- * take equally long, this one comes first in the registry. */
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	alltoall_pairwise.work(s, bytes, w);
-}
-
+/* Pairwise costs the same. This one comes first in the registry, so it is
+ * taken. */
 const struct algorithm alltoall_direct = {
 	.coll = COLL_ALLTOALL,
 	.name = "direct",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };
 
 /* The v-variant has the same steps; only its blocks differ in length. */
@@ -64,5 +59,5 @@ const struct algorithm alltoallv_direct = {
 	.name = "direct",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };

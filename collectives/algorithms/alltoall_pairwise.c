@@ -51,25 +51,12 @@ static void build(struct plan *p, const struct shape *s)
 	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = 1;
-	w->messages = 2 * (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = (uint64_t)s->ranks * bytes;
-}
-
 const struct algorithm alltoall_pairwise = {
 	.coll = COLL_ALLTOALL,
 	.name = "pairwise",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };
 
 /* The v-variant has the same steps; only its blocks differ in length. */
@@ -78,5 +65,5 @@ const struct algorithm alltoallv_pairwise = {
 	.name = "pairwise",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };

@@ -23,23 +23,11 @@ static void build(struct plan *p, const struct shape *s)
 	plan_copy(p, recv, plan_block(PLAN_SEND, 0));
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-
-	w->hops = 1;
-	w->messages = (uint32_t)others;
-	w->message_bytes = bytes;
-	w->wire_bytes = others * bytes;
-	w->copy_bytes = bytes;
-	w->total_bytes = others * bytes + bytes;
-}
-
 const struct algorithm broadcast_direct = {
 	.coll = COLL_BROADCAST,
 	.name = "direct",
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };

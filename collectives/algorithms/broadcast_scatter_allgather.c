@@ -57,12 +57,11 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
 	uint64_t others = (uint64_t)s->ranks - 1;
 
+	work_direct(s, bytes, w);
 	w->hops = 2;
 	w->messages = 2 * (uint32_t)others;
 	w->message_bytes = bytes / others + 64;
 	w->wire_bytes = bytes;
-	w->copy_bytes = bytes;
-	w->total_bytes = others * bytes + bytes;
 }
 
 const struct algorithm broadcast_scatter_allgather = {

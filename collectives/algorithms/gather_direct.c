@@ -25,26 +25,13 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = 1;
-	w->messages = (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = bytes;
-}
-
 const struct algorithm gather_direct = {
 	.coll = COLL_GATHER,
 	.name = "direct",
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };
 
 /* The v-variant has the same steps; only its blocks differ in length. */
@@ -54,5 +41,5 @@ const struct algorithm gatherv_direct = {
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };

@@ -35,15 +35,12 @@ static void build(struct plan *p, const struct shape *s)
 
 static void work(const struct shape *s, uint64_t bytes, struct work *w)
 {
-	uint64_t others = (uint64_t)s->ranks - 1;
-
-	w->hops = (uint32_t)others;
+	work_direct(s, bytes, w);
+	w->hops = (uint32_t)s->ranks - 1;
 	w->near_hops = shape_near_of_chain(s);
 	w->messages = 2;
-	w->message_bytes = bytes;
 	w->wire_bytes = bytes;
 	w->reduce_bytes = bytes;
-	w->total_bytes = 2 * others * bytes;
 }
 
 const struct algorithm reduce_chain = {

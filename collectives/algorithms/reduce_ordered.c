@@ -35,24 +35,11 @@ static void build(struct plan *p, const struct shape *s)
 	shape_result(p, s, recv);
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-
-	w->hops = 1;
-	w->messages = (uint32_t)others;
-	w->message_bytes = bytes;
-	w->wire_bytes = others * bytes;
-	w->reduce_bytes = others * bytes;
-	w->copy_bytes = others * bytes;
-	w->total_bytes = 3 * others * bytes;
-}
-
 const struct algorithm reduce_ordered = {
 	.coll = COLL_REDUCE,
 	.name = "ordered",
 	.deterministic = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_ordered,
 };

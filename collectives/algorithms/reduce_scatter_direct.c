@@ -35,25 +35,12 @@ static void build(struct plan *p, const struct shape *s)
 	shape_result(p, s, recv);
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = 1;
-	w->messages = 2 * (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->reduce_bytes = others * block;
-	w->total_bytes = 2 * others * bytes;
-}
-
 const struct algorithm reduce_scatter_direct = {
 	.coll = COLL_REDUCE_SCATTER,
 	.name = "direct",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };
 
 /* The v-variant has the same steps; only its blocks differ in length. */
@@ -62,5 +49,5 @@ const struct algorithm reduce_scatterv_direct = {
 	.name = "direct",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_direct,
 };

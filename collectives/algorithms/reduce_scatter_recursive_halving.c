@@ -51,24 +51,11 @@ static void build(struct plan *p, const struct shape *s)
 	shape_result(p, s, plan_block(PLAN_RECV, 0));
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = shape_log2(s);
-	w->messages = 2 * w->hops;
-	w->message_bytes = bytes / 2;
-	w->wire_bytes = others * block;
-	w->reduce_bytes = others * block;
-	w->total_bytes = 2 * others * bytes;
-}
-
 const struct algorithm reduce_scatter_recursive_halving = {
 	.coll = COLL_REDUCE_SCATTER,
 	.name = "recursive_halving",
 	.whole = true,
 	.serves = shape_is_power_of_two,
 	.build = build,
-	.work = work,
+	.work = work_doubling,
 };

@@ -44,26 +44,12 @@ static void build(struct plan *p, const struct shape *s)
 	shape_result(p, s, now);
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = (uint32_t)others;
-	w->near_hops = shape_near_of_ring(s);
-	w->messages = 2 * (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->reduce_bytes = others * block;
-	w->total_bytes = 2 * others * bytes;
-}
-
 const struct algorithm reduce_scatter_ring = {
 	.coll = COLL_REDUCE_SCATTER,
 	.name = "ring",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_ring,
 };
 
 /* The v-variant has the same steps; only its blocks differ in length. */
@@ -72,5 +58,5 @@ const struct algorithm reduce_scatterv_ring = {
 	.name = "ring",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_ring,
 };

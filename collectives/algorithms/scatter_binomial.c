@@ -75,24 +75,11 @@ static void build(struct plan *p, const struct shape *s)
 	plan_copy(p, recv, own);
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = shape_log2(s);
-	w->messages = w->hops + 1;
-	w->message_bytes = (uint64_t)s->ranks / 2 * block;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = bytes / 2 * (w->hops + 1);
-}
-
 const struct algorithm scatter_binomial = {
 	.coll = COLL_SCATTER,
 	.name = "binomial",
 	.whole = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = work_subtrees,
 };

@@ -143,6 +143,25 @@ dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
 			       plan_tell *tell, void *ctx);
 
+/*
+ * A work() for algorithms that send each block straight from the rank that has
+ * it to the one that needs it. An all-reduce does so twice: each rank reduces a
+ * part, and sends the result to all others. The work() of most other algorithms
+ * begins with this one and says what differs.
+ */
+void work_direct(const struct shape *s, uint64_t bytes, struct work *w);
+/* The same, for algorithms that gather all inputs in scratch before they reduce
+ * them: plan_fold(). */
+void work_ordered(const struct shape *s, uint64_t bytes, struct work *w);
+/* The same, for algorithms that pass all of it round the ring of all ranks. */
+void work_ring(const struct shape *s, uint64_t bytes, struct work *w);
+/* The same, for pairs of ranks that exchange blocks of twice, or half, as many
+ * ranks from round to round. */
+void work_doubling(const struct shape *s, uint64_t bytes, struct work *w);
+/* The same, for a binomial tree with the blocks of a subtree in one message, or
+ * in two if they wrap. */
+void work_subtrees(const struct shape *s, uint64_t bytes, struct work *w);
+
 /* A serves() for algorithms that serve every shape. */
 bool shape_any(const struct shape *s);
 /* Wraps i into [0, ranks): -1 is the last rank, `ranks` is rank 0. shape_rank()
