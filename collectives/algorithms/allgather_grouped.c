@@ -64,21 +64,6 @@ static void build(struct plan *p, const struct shape *s, enum groups_by by)
 		build_block(p, s, g, r);
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w,
-		 enum groups_by by)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = 2;
-	w->near_hops = by == GROUPS_BY_NODE;
-	w->messages = 2 * (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->copy_bytes = block;
-	w->total_bytes = (uint64_t)s->ranks * bytes;
-}
-
 GROUPS_ALGORITHM(allgather, hierarchical, COLL_ALLGATHER, GROUPS_BY_NODE)
 GROUPS_ALGORITHM(allgather, islands, COLL_ALLGATHER, GROUPS_BY_ISLAND)
 /* The v-variants have the same steps; only their blocks differ in length. */

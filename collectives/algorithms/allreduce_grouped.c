@@ -97,29 +97,6 @@ static void build(struct plan *p, const struct shape *s, enum groups_by by)
 			build_share(p, s, g, c, k, in, recv);
 }
 
-/* The load on the links is not estimated here; link_cost.h counts it from the
- * steps. */
-static void work(const struct shape *s, uint64_t bytes, struct work *w,
-		 enum groups_by by)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	const struct groups *g;
-
-	w->hops = by == GROUPS_BY_RANK ? 2 : 4;
-	w->near_hops = by == GROUPS_BY_NODE ? 2 : 0;
-	w->messages = 4 * (uint32_t)others;
-	w->message_bytes = bytes;
-	w->wire_bytes = 2 * bytes;
-	w->reduce_bytes = bytes;
-	w->copy_bytes = bytes;
-	w->total_bytes = 4 * others * bytes;
-	if (!s->links || groups_find(s, by, &g) != DICOMM_SUCCESS)
-		return;
-	w->message_bytes =
-		bytes / (g->columns * g->parts) * groups_largest_message(g) +
-		64;
-}
-
 GROUPS_ALGORITHM(allreduce, weighted, COLL_ALLREDUCE, GROUPS_BY_RANK)
 GROUPS_ALGORITHM(allreduce, hierarchical, COLL_ALLREDUCE, GROUPS_BY_NODE)
 GROUPS_ALGORITHM(allreduce, islands, COLL_ALLREDUCE, GROUPS_BY_ISLAND)

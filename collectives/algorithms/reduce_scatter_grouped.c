@@ -88,21 +88,6 @@ static void build(struct plan *p, const struct shape *s, enum groups_by by)
 	}
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w,
-		 enum groups_by by)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-	uint64_t block = bytes / (uint64_t)s->ranks;
-
-	w->hops = 2;
-	w->near_hops = by == GROUPS_BY_NODE;
-	w->messages = 2 * (uint32_t)others;
-	w->message_bytes = block;
-	w->wire_bytes = others * block;
-	w->reduce_bytes = others * block;
-	w->total_bytes = 2 * others * bytes;
-}
-
 GROUPS_ALGORITHM(reduce_scatter, hierarchical, COLL_REDUCE_SCATTER,
 		 GROUPS_BY_NODE)
 GROUPS_ALGORITHM(reduce_scatter, islands, COLL_REDUCE_SCATTER, GROUPS_BY_ISLAND)

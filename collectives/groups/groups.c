@@ -288,3 +288,21 @@ uint32_t groups_largest_message(const struct groups *g)
 			most = groups_message(g, k);
 	return most;
 }
+
+void groups_work(const struct shape *s, uint64_t bytes, struct work *w,
+		 enum groups_by by)
+{
+	const struct groups *g;
+
+	work_direct(s, bytes, w);
+	if (by == GROUPS_BY_NODE)
+		w->near_hops = w->hops;
+	if (by != GROUPS_BY_RANK)
+		w->hops *= 2;
+	/* Only an all-reduce cuts columns and shares. */
+	if (s->coll == COLL_ALLREDUCE && s->links &&
+	    groups_find(s, by, &g) == DICOMM_SUCCESS)
+		w->message_bytes = bytes / (g->columns * g->parts) *
+					   groups_largest_message(g) +
+				   64;
+}

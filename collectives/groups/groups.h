@@ -95,8 +95,13 @@ static inline int groups_agent(const struct groups *g, const struct shape *s,
 void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
 		  uint32_t *x);
 
-/* Defines an algorithm from the build() and work() of a file, for one way to
- * group. */
+/* A work() for algorithms that do within groups and between groups what
+ * work_direct() does between ranks. The load on the links is not estimated
+ * here; link_cost.h counts it from the steps. */
+void groups_work(const struct shape *s, uint64_t bytes, struct work *w,
+		 enum groups_by by);
+
+/* Defines an algorithm from the build() of a file, for one way to group. */
 #define GROUPS_ALGORITHM(kind, id, collective, by)                             \
 	static bool kind##_##id##_serves(const struct shape *s)                \
 	{                                                                      \
@@ -109,7 +114,7 @@ void groups_share(uint32_t n, const uint64_t *rate, uint32_t k, uint32_t parts,
 	static void kind##_##id##_work(const struct shape *s, uint64_t bytes,  \
 				       struct work *w)                         \
 	{                                                                      \
-		work(s, bytes, w, by);                                         \
+		groups_work(s, bytes, w, by);                                  \
 	}                                                                      \
 	const struct algorithm kind##_##id = {                                 \
 		.coll = collective,                                            \
