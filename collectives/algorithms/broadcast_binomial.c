@@ -27,24 +27,11 @@ static void build(struct plan *p, const struct shape *s)
 		plan_copy(p, recv, now);
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-
-	w->hops = tree_hops(s);
-	w->near_hops = tree_near_hops(s);
-	w->messages = w->hops;
-	w->message_bytes = bytes;
-	w->wire_bytes = w->hops * bytes;
-	w->copy_bytes = bytes;
-	w->total_bytes = others * bytes + bytes;
-}
-
 const struct algorithm broadcast_binomial = {
 	.coll = COLL_BROADCAST,
 	.name = "binomial",
 	.scratchless = true,
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = tree_work,
 };

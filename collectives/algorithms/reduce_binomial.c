@@ -32,23 +32,10 @@ static void build(struct plan *p, const struct shape *s)
 		shape_result(p, s, now);
 }
 
-static void work(const struct shape *s, uint64_t bytes, struct work *w)
-{
-	uint64_t others = (uint64_t)s->ranks - 1;
-
-	w->hops = tree_hops(s);
-	w->near_hops = tree_near_hops(s);
-	w->messages = w->hops;
-	w->message_bytes = bytes;
-	w->wire_bytes = w->hops * bytes;
-	w->reduce_bytes = w->hops * bytes;
-	w->total_bytes = 2 * others * bytes;
-}
-
 const struct algorithm reduce_binomial = {
 	.coll = COLL_REDUCE,
 	.name = "binomial",
 	.serves = shape_any,
 	.build = build,
-	.work = work,
+	.work = tree_work,
 };

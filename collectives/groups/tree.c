@@ -197,3 +197,15 @@ uint32_t tree_hops(const struct shape *s)
 	       shape_log2_of(most_of(l->island_begin, l->islands)) +
 	       tree_near_hops(s);
 }
+
+void tree_work(const struct shape *s, uint64_t bytes, struct work *w)
+{
+	work_direct(s, bytes, w);
+	w->hops = tree_hops(s);
+	w->near_hops = tree_near_hops(s);
+	/* The root has the most children, and as many as there are hops. */
+	w->messages = w->hops;
+	w->wire_bytes = w->hops * bytes;
+	if (coll_reduces(s->coll))
+		w->reduce_bytes = w->wire_bytes;
+}

@@ -39,5 +39,8 @@ void tree_of_node(const struct shape *s, bool from_last, struct tree *t);
  * tree_near_hops() returns how many of them are within a node. */
 uint32_t tree_hops(const struct shape *s);
 uint32_t tree_near_hops(const struct shape *s);
+/* A work() for algorithms that send a whole buffer along each edge of that
+ * tree. */
+void tree_work(const struct shape *s, uint64_t bytes, struct work *w);
 
 #endif
