@@ -9,10 +9,11 @@
 #ifndef DICOMM_BASE_HANDLE_H
 #define DICOMM_BASE_HANDLE_H
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "src/base/fork.h"
 
 /* This many objects are freed before the memory of the first one is used
  * again. */
@@ -25,14 +26,13 @@ struct handle_memory {
 
 /* For objects of one size, which begin with their magic number. */
 struct handle_pool {
-	pthread_mutex_t lock;
 	struct handle_memory *oldest, **newest;
 	size_t n, size;
 };
 
-#define HANDLE_POOL(type)                                               \
-	{                                                               \
-		.lock = PTHREAD_MUTEX_INITIALIZER, .size = sizeof(type) \
+#define HANDLE_POOL(type)            \
+	{                            \
+		.size = sizeof(type) \
 	}
 
 /* Returns memory that is all zero, or NULL if there is no memory. */
@@ -40,13 +40,13 @@ static inline void *handle_alloc(struct handle_pool *pool)
 {
 	struct handle_memory *m = NULL;
 
-	pthread_mutex_lock(&pool->lock);
+	fork_lock(FORK_HANDLES);
 	if (pool->n >= HANDLE_KEPT) {
 		m = pool->oldest;
 		pool->oldest = m->next;
 		pool->n--;
 	}
-	pthread_mutex_unlock(&pool->lock);
+	fork_unlock(FORK_HANDLES);
 	return m ? memset(m, 0, pool->size) : calloc(1, pool->size);
 }
 
@@ -56,20 +56,11 @@ static inline void handle_free(struct handle_pool *pool, void *object)
 
 	m->magic = 0;
 	m->next = NULL;
-	pthread_mutex_lock(&pool->lock);
+	fork_lock(FORK_HANDLES);
 	*(pool->oldest ? pool->newest : &pool->oldest) = m;
 	pool->newest = &m->next;
 	pool->n++;
-	pthread_mutex_unlock(&pool->lock);
-}
-
-/* Called in a child of fork(), because another thread may have held the
- * lock. */
-static inline void handle_pool_forget(struct handle_pool *pool)
-{
-	pthread_mutex_init(&pool->lock, NULL);
-	pool->oldest = NULL;
-	pool->n = 0;
+	fork_unlock(FORK_HANDLES);
 }
 
 #endif

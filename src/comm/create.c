@@ -31,8 +31,6 @@ static void forked(void)
 {
 	atomic_fetch_add(&comm_generation, 1);
 	fence_forked();
-	handle_pool_forget(&pool);
-	host_stream_forget();
 	group_forget();
 	cross_progress_forget();
 }

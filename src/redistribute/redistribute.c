@@ -29,17 +29,6 @@ dicomm_result_t dicomm_mesh_boxes(const dicomm_mesh_t *mesh, int axes,
 /* ---- plans ---- */
 
 static struct handle_pool pool = HANDLE_POOL(struct dicomm_redistribute);
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void forked(void)
-{
-	handle_pool_forget(&pool);
-}
-
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forked);
-}
 
 /* What a rank tells the others */
 struct opinion {
@@ -275,7 +264,6 @@ dicomm_result_t dicomm_redistribute_plan(
 	alone = config->size == sizeof(*config) && config->local;
 	if (!alone)
 		TRY(share_memory_rates(comm));
-	pthread_once(&once, setup);
 	r = handle_alloc(&pool);
 	if (!r)
 		return FAIL(DICOMM_ERR_NO_MEMORY,

@@ -72,12 +72,6 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	return done.status;
 }
 
-void host_stream_forget(void)
-{
-	handle_pool_forget(&pool);
-	request_forget();
-}
-
 bool stream_valid(dicomm_stream_t stream)
 {
 	const struct host_stream *st = stream;

@@ -18,11 +18,6 @@
 
 static struct handle_pool pool = HANDLE_POOL(struct dicomm_request);
 
-void request_forget(void)
-{
-	handle_pool_forget(&pool);
-}
-
 void request_init(struct dicomm_request *r)
 {
 	/* Not the text: it is long, and only failures have one. */

@@ -31,8 +31,6 @@ struct dicomm_request {
 
 enum request_state { REQUEST_PENDING, REQUEST_SLEEPING, REQUEST_DONE };
 
-/* Forget the requests that were freed, in the child of a fork. */
-void request_forget(void);
 /* Of a request on the stack */
 void request_init(struct dicomm_request *r);
 /* Of one with two users: its owner, and who completes it. NULL: no memory */

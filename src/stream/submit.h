@@ -33,8 +33,6 @@ struct item {
 bool group_open(void);
 /* Forget the calls of the parent's group, in the child of a fork. */
 void group_forget(void);
-/* Forget the streams that were destroyed, in the child of a fork. */
-void host_stream_forget(void);
 /* Returns true if the group of the calling thread has calls on this
  * communicator or host stream. */
 bool group_has(const void *of);

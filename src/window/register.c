@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Windows begin and end: calls of all ranks. */
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -22,17 +21,6 @@
 	 DICOMM_WINDOW_ENDS_ALONE)
 
 static struct handle_pool pool = HANDLE_POOL(struct dicomm_window);
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void forked(void)
-{
-	handle_pool_forget(&pool);
-}
-
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forked);
-}
 
 void window_free(struct dicomm_window *w)
 {
@@ -225,7 +213,6 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
 	if (win)
 		*win = NULL;
 	TRY(comm_check(comm, f));
-	pthread_once(&once, setup);
 	r = malloc(sizeof(*r));
 	if (!r)
 		return give_up(comm, FAIL(DICOMM_ERR_NO_MEMORY,
