@@ -14,12 +14,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/accel/accel.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "transports/shm/cma.h"
 #include "transports/shm/segment.h"
@@ -72,30 +72,12 @@ struct shm_mappings {
 	uint64_t epoch;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct import *imports[BUCKETS];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void fork_parent(void)
-{
-	pthread_mutex_unlock(&lock);
-}
 
 /* The child's copies of the mappings vanish with its memory. */
-static void fork_child(void)
+static void forget(void)
 {
 	memset(imports, 0, sizeof(imports));
-	pthread_mutex_init(&lock, NULL);
-}
-
-static void setup(void)
-{
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 bool shm_ref_make(const struct shm_offer *how, const void *addr, uint64_t len,
@@ -154,8 +136,8 @@ static dicomm_result_t import_get(const struct accel_export *e,
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct import *i;
 
-	pthread_once(&once, setup);
-	pthread_mutex_lock(&lock);
+	fork_add(FORK_REFERENCES, forget);
+	fork_lock(FORK_REFERENCES);
 	for (i = *bucket; i; i = i->next)
 		if (i->where.id == e->id && i->where.pid == e->pid &&
 		    i->where.bytes == e->bytes)
@@ -180,7 +162,7 @@ static dicomm_result_t import_get(const struct accel_export *e,
 	i->next = *bucket;
 	*bucket = i;
 unlock:
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_REFERENCES);
 	if (status == DICOMM_SUCCESS)
 		*out = i;
 	return status;
@@ -190,7 +172,7 @@ static void import_put(struct import *i)
 {
 	struct import **at = &imports[i->where.id % BUCKETS];
 
-	pthread_mutex_lock(&lock);
+	fork_lock(FORK_REFERENCES);
 	if (--i->refs == 0) {
 		while (*at != i)
 			at = &(*at)->next;
@@ -198,7 +180,7 @@ static void import_put(struct import *i)
 		accels[0]->unimport(&i->where, i->base);
 		free(i);
 	}
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_REFERENCES);
 }
 
 static void use_drop(struct shm_mappings *mappings, struct use **at)

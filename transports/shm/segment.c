@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 #include <unistd.h>
 
 #include "src/base/cancel.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/memfd.h"
 #include "transports/shm/address.h"
@@ -30,45 +30,22 @@
 
 #define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Hash table of segments by nonce. A process may have a thousand ranks, and
  * each of them looks for all others. */
 #define BUCKETS 1024 /* a power of two */
 static struct shm_segment *segments[BUCKETS];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void fork_parent(void)
-{
-	pthread_mutex_unlock(&lock);
-}
 
 /* The segments belong to the parent. The child's copies vanish with its memory,
  * and it must not take the parent's ranks for its own. */
-static void fork_child(void)
+static void forget(void)
 {
 	memset(segments, 0, sizeof(segments));
-	pthread_mutex_init(&lock, NULL);
-}
-
-static void setup(void)
-{
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 static void table_lock(void)
 {
-	pthread_once(&once, setup);
-	pthread_mutex_lock(&lock);
-}
-
-static void table_unlock(void)
-{
-	pthread_mutex_unlock(&lock);
+	fork_add(FORK_SEGMENTS, forget);
+	fork_lock(FORK_SEGMENTS);
 }
 
 static uint64_t page_round(uint64_t bytes)
@@ -128,7 +105,7 @@ static void table_add(struct shm_segment *seg)
 {
 	table_lock();
 	table_add_locked(seg);
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 }
 
 /* Few know that shared memory counts as a file. */
@@ -246,7 +223,7 @@ static bool is_mapped(const struct shm_address *a, bool *withdrawn)
 	found = seg && (kill(a->pid, 0) == 0 || errno == EPERM);
 	if (found)
 		*withdrawn = atomic_load(&seg->head->withdrawn);
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 	return found;
 }
 
@@ -258,7 +235,7 @@ bool shm_segment_is_own(const struct shm_address *a)
 	table_lock();
 	seg = table_find(a->nonce);
 	own = seg && seg->own;
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 	return own;
 }
 
@@ -273,7 +250,7 @@ bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len)
 	own = seg && seg->own;
 	if (own)
 		withdrawn = atomic_load(&seg->head->withdrawn);
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 	if (!own) {
 		fd = segment_open(a->pid, a->fd, a->nonce, why, len);
 		if (fd < 0 &&
@@ -365,7 +342,7 @@ dicomm_result_t shm_segment_attach(const struct shm_address *a,
 		if (status == DICOMM_SUCCESS)
 			table_add_locked(seg);
 	}
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 	if (status == DICOMM_SUCCESS)
 		*out = seg;
 	return status;
@@ -393,7 +370,7 @@ void shm_segment_put(struct shm_segment *seg)
 		return;
 	table_lock();
 	segment_put_locked(seg);
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 }
 
 /* Map a part of the segment without opening it: as a longer copy of the mapping
@@ -474,7 +451,7 @@ dicomm_result_t shm_ring_create(struct shm_segment *seg, struct shm_ring **out)
 	seg->refs++;
 	ring->next = seg->rings;
 	seg->rings = ring;
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 	*out = ring;
 	return DICOMM_SUCCESS;
 }
@@ -539,7 +516,7 @@ dicomm_result_t shm_ring_attach(struct shm_segment *seg, uint64_t offset,
 		if (status == DICOMM_SUCCESS)
 			seg->refs++;
 	}
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 	if (status == DICOMM_SUCCESS)
 		*out = ring;
 	return status;
@@ -561,7 +538,7 @@ void shm_ring_put(struct shm_ring *ring)
 		segment_put_locked(ring->seg);
 		free(ring);
 	}
-	table_unlock();
+	fork_unlock(FORK_SEGMENTS);
 }
 
 void shm_segment_address(const struct shm_segment *seg,

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include "src/accel/host/memory_table.h"
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/memfd.h"
 
@@ -63,15 +63,13 @@ struct leaf {
 
 static struct leaf *_Atomic root[ROOT_ENTRIES];
 
-/* Guards alloc and free, and the lists. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by FORK_HOST_MEMORY, as alloc and free are */
 static struct allocation *live, *spare;
 static uint64_t last_id; /* 0 until the first allocation */
 
 static _Atomic uint64_t freed_ids[FREED_IDS];
 static _Atomic uint64_t freed_count;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic pid_t own_pid;
 
 static struct allocation *_Atomic *table_entry(uintptr_t addr)
@@ -114,19 +112,9 @@ static bool table_reserve(uintptr_t base, uint64_t bytes)
 	return true;
 }
 
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void fork_parent(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
 /* The child of a fork sees its parent's memory, which it neither owns nor may
  * export. So it forgets all of it, and does not keep the pages alive. */
-static void fork_child(void)
+static void forget(void)
 {
 	struct allocation *a;
 
@@ -140,14 +128,6 @@ static void fork_child(void)
 	last_id = 0;
 	memory_table_forget();
 	atomic_store(&freed_count, 0);
-	atomic_store(&own_pid, getpid());
-	pthread_mutex_init(&lock, NULL);
-}
-
-static void setup(void)
-{
-	atomic_store(&own_pid, getpid());
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 static int host_count(char *why, size_t len)
@@ -326,6 +306,7 @@ static dicomm_result_t alloc_locked(uint64_t bytes, void **ptr)
 			      bytes);
 		goto unmap;
 	}
+	atomic_store(&own_pid, getpid());
 	atomic_store(&a->base, (uintptr_t)base);
 	atomic_store(&a->bytes, bytes);
 	atomic_store(&a->id, id);
@@ -358,10 +339,10 @@ static dicomm_result_t host_alloc(int index, size_t bytes, void **ptr)
 	if (!bytes || bytes > (1ul << (ADDRESS_BITS - 1)))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "host memory: cannot allocate %zu bytes", bytes);
-	pthread_once(&once, setup);
-	pthread_mutex_lock(&lock);
+	fork_add(FORK_HOST_MEMORY, forget);
+	fork_lock(FORK_HOST_MEMORY);
 	status = alloc_locked(page_round(bytes), ptr);
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_HOST_MEMORY);
 	if (status == DICOMM_SUCCESS)
 		collapse(*ptr, page_round(bytes));
 	return status;
@@ -399,10 +380,9 @@ static dicomm_result_t host_free(void *ptr)
 {
 	dicomm_result_t status;
 
-	pthread_once(&once, setup);
-	pthread_mutex_lock(&lock);
+	fork_lock(FORK_HOST_MEMORY);
 	status = free_locked(ptr);
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_HOST_MEMORY);
 	return status;
 }
 

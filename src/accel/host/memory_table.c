@@ -2,10 +2,10 @@
 /* The list of this process's host memory that neighbours can map. */
 #include "src/accel/host/memory_table.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "src/base/fork.h"
 #include "src/base/log.h"
 
 /* How often a reader tries to get a consistent copy. The owner needs only a
@@ -27,7 +27,6 @@ struct memory_table {
 static struct memory_table private;
 static struct memory_table *board = &private;
 static struct accel_export exported;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct entry *find(uint64_t id)
 {
@@ -51,21 +50,16 @@ static void set(struct entry *at, uint64_t id, uint64_t bytes, int fd)
 
 void memory_table_add(uint64_t id, uint64_t bytes, int fd)
 {
-	pthread_mutex_lock(&lock);
 	set(find(0), id, bytes, fd);
-	pthread_mutex_unlock(&lock);
 }
 
 void memory_table_remove(uint64_t id)
 {
-	pthread_mutex_lock(&lock);
 	set(find(id), 0, 0, -1);
-	pthread_mutex_unlock(&lock);
 }
 
 void memory_table_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	memset(&private, 0, sizeof(private));
 	exported = (struct accel_export){.id = 0};
 	board = &private;
@@ -78,13 +72,13 @@ dicomm_result_t memory_table_export(struct accel_export *e)
 	size_t offset;
 	bool done;
 
-	pthread_mutex_lock(&lock);
+	fork_lock(FORK_HOST_MEMORY);
 	done = board != &private;
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_HOST_MEMORY);
 	if (!done)
 		status = accels[0]->alloc(0, sizeof(*board), &page);
 	TRY(status);
-	pthread_mutex_lock(&lock);
+	fork_lock(FORK_HOST_MEMORY);
 	if (page && board == &private) {
 		memcpy(page, board, sizeof(*board));
 		accels[0]->find(page, sizeof(*board), &exported, &offset);
@@ -92,7 +86,7 @@ dicomm_result_t memory_table_export(struct accel_export *e)
 		page = NULL;
 	}
 	*e = exported;
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_HOST_MEMORY);
 	/* Another thread has made the page meanwhile. */
 	return page ? accels[0]->free(page) : DICOMM_SUCCESS;
 }

@@ -26,8 +26,8 @@ bool memory_table_read(const struct memory_table *b,
 		       struct accel_export list[MEMORY_TABLE_ENTRIES],
 		       size_t *n);
 
-/* host.c calls these under its lock, for an allocation that it makes or
- * frees. */
+/* host.c calls these under FORK_HOST_MEMORY, for an allocation that it makes
+ * or frees. */
 void memory_table_add(uint64_t id, uint64_t bytes, int fd);
 void memory_table_remove(uint64_t id);
 /* Empty the list in the child of a fork. */

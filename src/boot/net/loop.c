@@ -9,6 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
 #include "src/base/epoll_set.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/boot/net/loop.h"
@@ -16,11 +17,10 @@
 #define BATCH 128
 #define SCAN_MS 100 /* time between two checks of the deadlines */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t begun = PTHREAD_COND_INITIALIZER;
 
 static struct {
-	bool running, thread_runs, at_fork;
+	bool running, thread_runs;
 	pthread_t thread;
 	int epoll, wake;
 	struct loop_source *sources; /* registered sources */
@@ -36,7 +36,7 @@ static struct {
  * thread are written only after it has released the lock. */
 void loop_lock(void)
 {
-	pthread_mutex_lock(&lock);
+	fork_lock(FORK_CONTROL);
 	if (!loop_is_current_thread())
 		log_hold();
 }
@@ -45,7 +45,7 @@ void loop_unlock(void)
 {
 	bool held = !loop_is_current_thread();
 
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_CONTROL);
 	if (held)
 		log_release(true);
 }
@@ -67,7 +67,7 @@ void loop_cond_wait(pthread_cond_t *cond, uint64_t until_ns)
 		.tv_nsec = (long)(until_ns % 1000000000u),
 	};
 
-	pthread_cond_timedwait(cond, &lock, &t);
+	pthread_cond_timedwait(cond, &fork_locks[FORK_CONTROL], &t);
 }
 
 bool loop_is_current_thread(void)
@@ -244,17 +244,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-static void fork_prepare(void)
-{
-	loop_lock();
-}
-
-static void fork_parent(void)
-{
-	loop_unlock();
-}
-
-static void fork_child(void)
+static void forget(void)
 {
 	struct loop_source *s;
 
@@ -277,7 +267,6 @@ static void fork_child(void)
 	}
 	loop.calls = NULL;
 	loop.timed = 0;
-	loop_unlock();
 }
 
 static dicomm_result_t start(void)
@@ -299,9 +288,6 @@ static dicomm_result_t start(void)
 		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: watch: %m");
 		goto close_wake;
 	}
-	if (!loop.at_fork)
-		pthread_atfork(fork_prepare, fork_parent, fork_child);
-	loop.at_fork = true;
 	error = thread_start(&loop.thread, "dicomm-control", thread_main, NULL);
 	if (error) {
 		status = FAIL(DICOMM_ERR_SYSTEM, "control thread: start: %s",
@@ -316,7 +302,7 @@ static dicomm_result_t start(void)
 	 * locks of the C library (or the sanitizer). So do not return, and let
 	 * callers fork, before the thread runs. */
 	while (!loop.thread_runs)
-		pthread_cond_wait(&begun, &lock);
+		pthread_cond_wait(&begun, &fork_locks[FORK_CONTROL]);
 	return DICOMM_SUCCESS;
 
 close_wake:
@@ -330,6 +316,7 @@ dicomm_result_t loop_start(void)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
+	fork_add(FORK_CONTROL, forget);
 	loop_lock();
 	if (!loop.running)
 		status = start();

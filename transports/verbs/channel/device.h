@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "src/base/fork.h"
 #include "transports/transport.h"
 #include "transports/verbs/channel/address.h"
 #include "transports/verbs/nic/nic.h"
@@ -122,6 +123,18 @@ struct tp_device {
 	bool served; /* counted by server.c, in `served` there */
 	char host[40];
 };
+
+/* One lock for the process, for the list of devices, and for making and closing
+ * channels. */
+static inline void verbs_lock(void)
+{
+	fork_lock(FORK_VERBS);
+}
+
+static inline void verbs_unlock(void)
+{
+	fork_unlock(FORK_VERBS);
+}
 
 /* Make the next poll do everything. */
 static inline void verbs_poll_all(struct tp_device *dev)

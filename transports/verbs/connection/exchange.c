@@ -20,7 +20,6 @@
 #include "transports/verbs/channel/address.h"
 #include "transports/verbs/channel/channel.h"
 #include "transports/verbs/channel/device.h"
-#include "transports/verbs/channel/lock.h"
 #include "transports/verbs/channel/open.h"
 #include "transports/verbs/channel/rail.h"
 #include "transports/verbs/connection/conn.h"

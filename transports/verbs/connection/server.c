@@ -29,13 +29,13 @@
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
 #include "src/base/epoll_set.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
 #include "src/base/thread.h"
 #include "transports/verbs/channel/address.h"
 #include "transports/verbs/channel/channel.h"
 #include "transports/verbs/channel/device.h"
-#include "transports/verbs/channel/lock.h"
 #include "transports/verbs/connection/conn.h"
 #include "transports/verbs/connection/exchange.h"
 #include "transports/verbs/connection/rdma_cm.h"
@@ -44,12 +44,9 @@
 #include "transports/verbs/nic/nic.h"
 
 #define TICK_MS 200
-/* How long a fork waits for the lock. */
-#define FORK_MS 1000
 /* How long nothing is accepted when there are no free descriptors. */
 #define PAUSE_MS 200
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Held while the thread is started or stopped. Taken before verbs_lock(). */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 /* Everything below is guarded by verbs_lock(). */
@@ -59,7 +56,6 @@ static unsigned served;
 #define CM_ID UINT64_MAX /* id of librdmacm's events in the epoll set */
 static pthread_t thread;
 static int stop_fd = -1;
-static _Thread_local bool fork_has_lock; /* in the thread that forks */
 
 static struct tp_device *device_of(const uint8_t nonce[VERBS_NONCE])
 {
@@ -262,36 +258,14 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* Called before a fork. The child has no such thread, and must close its copies
- * of the connections; otherwise a peer would not notice when the parent ends.
- * That needs the lock. But the thread that forks may hold another lock, for
- * which the owner of this lock waits. So wait for a bounded time only; after
- * that, the child leaves the connections open. */
-static void fork_prepare(void)
+/* The child of a fork has no such thread, and closes its copies of the
+ * connections; otherwise a peer would not notice when the parent ends. */
+static void forget(void)
 {
-	const struct timespec nap = {.tv_nsec = 1000000};
-	uint64_t end = clock_ms() + FORK_MS;
+	struct verbs_conn *c = fork_had(FORK_VERBS) ? verbs_conns.first : NULL;
 
-	do {
-		fork_has_lock = verbs_try_lock();
-		if (fork_has_lock)
-			return;
-		nanosleep(&nap, NULL);
-	} while (clock_ms() < end);
-}
-
-static void fork_parent(void)
-{
-	if (fork_has_lock)
-		verbs_unlock();
-}
-
-static void fork_child(void)
-{
-	for (struct verbs_conn *c = fork_has_lock ? verbs_conns.first : NULL; c;
-	     c = c->next)
+	for (; c; c = c->next)
 		close(c->fd);
-	verbs_lock_reset();
 	pthread_mutex_init(&life, NULL);
 	devices = NULL;
 	served = 0;
@@ -299,11 +273,6 @@ static void fork_child(void)
 	verbs_conns.unproved = (struct strangers){0};
 	verbs_conns.epoll_fd = stop_fd = -1;
 	verbs_rdma_cm_reset();
-}
-
-static void setup(void)
-{
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 static dicomm_result_t start(void)
@@ -432,7 +401,7 @@ dicomm_result_t verbs_server_open(struct tp_device *dev)
 	dicomm_result_t status;
 	int fd;
 
-	pthread_once(&once, setup);
+	fork_add(FORK_VERBS, forget);
 	if (sodium_init() < 0)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "libsodium: no source of random numbers");

@@ -23,7 +23,6 @@
 #include "transports/verbs/channel/channel.h"
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/channel/failure.h"
-#include "transports/verbs/channel/lock.h"
 #include "transports/verbs/channel/loopback.h"
 #include "transports/verbs/channel/rail.h"
 #include "transports/verbs/connection/exchange.h"

@@ -13,6 +13,7 @@
 
 #include "src/base/config.h"
 #include "src/base/descriptors.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "transports/transport.h"
 #include "transports/verbs/nic/choose.h"
@@ -53,7 +54,6 @@ static void setup(void)
 	 * child lacks everything else on these pages, too. */
 	if (ibv_is_fork_initialized() != IBV_FORK_UNNEEDED)
 		ibv_fork_init();
-	pthread_atfork(NULL, NULL, forget);
 }
 
 static enum verbs_fabric fabric_of(const struct ibv_device *device,
@@ -282,6 +282,7 @@ static int list_ports(struct verbs_port *ports, char *why, size_t len)
 
 	if (!verbs_load(why, len))
 		return 0;
+	fork_add(FORK_NICS, forget);
 	pthread_once(&once, setup);
 	devices = ibv_get_device_list(&count);
 	if (!devices || !count)
