@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/descriptors.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 
@@ -19,7 +20,6 @@
 static pthread_mutex_t life =
 	PTHREAD_MUTEX_INITIALIZER; /* start and stop of the thread */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* everything else */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
 	pthread_t thread;
 	int wake;
@@ -118,16 +118,11 @@ static void forget(void)
 	thread_state.list = NULL;
 }
 
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forget);
-}
-
 dicomm_result_t progress_thread_add(struct progress_entry *e)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	pthread_once(&once, setup);
+	fork_add(FORK_PROGRESS_THREAD, forget);
 	pthread_mutex_lock(&life);
 	if (!thread_state.list)
 		status = start();

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/config.h"
+#include "src/base/fork.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/boot/store/launcher.h"
@@ -18,10 +19,11 @@
 #include "src/engine/prepare.h"
 #include "src/engine/tagged.h"
 #include "src/links/drift.h"
+#include "src/stream/driver.h"
 #include "src/stream/submit.h"
 #include "src/core/memory.h"
 
-static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static pthread_once_t fence_once = PTHREAD_ONCE_INIT;
 static struct handle_pool pool = HANDLE_POOL(struct dicomm_comm);
 
 /* Messages show the first COMM_NAME_BYTES - 1 of them. */
@@ -33,12 +35,6 @@ static void forked(void)
 	fence_forked();
 	group_forget();
 	cross_progress_forget();
-}
-
-static void process_init(void)
-{
-	pthread_atfork(NULL, NULL, forked);
-	fence_init();
 }
 
 static int pick(int given, int64_t otherwise)
@@ -211,7 +207,9 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 	struct dicomm_comm *comm;
 	dicomm_result_t status;
 
-	pthread_once(&process_once, process_init);
+	fork_add(FORK_COMMS, forked);
+	fork_add(FORK_STREAMS, driver_forget);
+	pthread_once(&fence_once, fence_init);
 	if (ranks < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: nranks %d: not positive", ranks);

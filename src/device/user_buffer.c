@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/device/device.h"
 #include "src/device/transport_access.h"
@@ -62,7 +63,6 @@ struct allocated {
  * to register memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t unused = PTHREAD_COND_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct user_buffers *communicators;
 static struct allocated *ours;
 
@@ -73,11 +73,6 @@ static void forget(void)
 	pthread_cond_init(&unused, NULL);
 	communicators = NULL;
 	ours = NULL;
-}
-
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forget);
 }
 
 static bool overlaps(const struct user_buffer *g, const void *at, size_t bytes)
@@ -252,7 +247,7 @@ dicomm_result_t user_buffer_open(struct dicomm_comm *comm)
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
-	pthread_once(&once, setup);
+	fork_add(FORK_USER_BUFFERS, forget);
 	all->comm = comm;
 	all->wired = wired;
 	all->offers = offers && comm->dev->ipc;
@@ -346,7 +341,7 @@ dicomm_result_t user_buffer_allocated(const struct accel *accel, int index,
 
 	if (!a)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "mem_alloc: out of memory");
-	pthread_once(&once, setup);
+	fork_add(FORK_USER_BUFFERS, forget);
 	*a = (struct allocated){
 		.accel = accel, .index = index, .at = at, .bytes = bytes};
 	pthread_mutex_lock(&lock);

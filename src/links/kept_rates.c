@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/links/kept_rates.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/fork.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
@@ -19,20 +19,12 @@ struct kept {
 	struct kept_rate rate[]; /* sorted by host */
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kept *newest;
 
-/* Another thread may have been changing the list. */
+/* The child of a fork measures for itself. */
 static void forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	newest = NULL;
-}
-
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forget);
 }
 
 static int by_host(const void *a, const void *b)
@@ -120,10 +112,10 @@ void kept_rates_add(const struct links *l)
 	}
 	k->hosts = l->nodes;
 	sort(k);
-	pthread_once(&once, setup);
-	pthread_mutex_lock(&lock);
+	fork_add(FORK_KEPT_RATES, forget);
+	fork_lock(FORK_KEPT_RATES);
 	insert(k);
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_KEPT_RATES);
 }
 
 /* Islands are named by a host that may not be among these. */
@@ -156,10 +148,10 @@ bool kept_rates_look(const struct links *l, struct kept_rate *of)
 {
 	bool found = false;
 
-	pthread_mutex_lock(&lock);
+	fork_lock(FORK_KEPT_RATES);
 	for (const struct kept *k = newest; k && !found; k = k->next)
 		found = look_in(k, l, of);
-	pthread_mutex_unlock(&lock);
+	fork_unlock(FORK_KEPT_RATES);
 	return found;
 }
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 
@@ -21,7 +22,6 @@ static unsigned blockers, others;
 /* How often this thread is counted in others. A log sink that runs in it may
  * make a call, which must not wait for itself. */
 static _Thread_local unsigned own;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t lock =
 	PTHREAD_MUTEX_INITIALIZER; /* guards the members below */
@@ -40,14 +40,9 @@ static void forget(void)
 	sweeps = false;
 }
 
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forget);
-}
-
 void streams_block_begin(void)
 {
-	pthread_once(&once, setup);
+	fork_add(FORK_BLOCKED_STREAMS, forget);
 	pthread_mutex_lock(&streams);
 	while (others && !own)
 		pthread_cond_wait(&may_block, &streams);
@@ -66,7 +61,7 @@ bool streams_unblocked_begin(const struct accel_work *work, int index)
 {
 	bool none;
 
-	pthread_once(&once, setup);
+	fork_add(FORK_BLOCKED_STREAMS, forget);
 	pthread_mutex_lock(&streams);
 	none = !blockers && !work->held(index);
 	others += none;
@@ -105,7 +100,7 @@ static bool goes(struct deferred *l)
 
 void deferred_sweep(void)
 {
-	pthread_once(&once, setup);
+	fork_add(FORK_BLOCKED_STREAMS, forget);
 	log_hold();
 	pthread_mutex_lock(&lock);
 	for (struct deferred **at = &waiting; *at;) {
@@ -156,7 +151,7 @@ bool deferred_run(struct deferred *l)
 {
 	bool gone;
 
-	pthread_once(&once, setup);
+	fork_add(FORK_BLOCKED_STREAMS, forget);
 	log_hold();
 	pthread_mutex_lock(&lock);
 	gone = goes(l);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "src/base/clock.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 
 struct in_process {
@@ -20,7 +21,6 @@ struct in_process {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct in_process *all;
 
 /* The child of a fork has none of the parent's ranks. */
@@ -30,11 +30,6 @@ static void forget(void)
 	all = NULL;
 }
 
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forget);
-}
-
 dicomm_result_t in_process_create(struct in_process **out)
 {
 	struct in_process *l = calloc(1, sizeof(*l));
@@ -42,7 +37,7 @@ dicomm_result_t in_process_create(struct in_process **out)
 	if (!l)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
-	pthread_once(&once, setup);
+	fork_add(FORK_IN_PROCESS, forget);
 	while (!l->id)
 		randombytes_buf(&l->id, sizeof(l->id));
 	l->users = 1;

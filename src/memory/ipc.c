@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/memory/blocked_streams.h"
@@ -76,7 +77,6 @@ struct ipc_view {
 
 /* Guards all views of this process and their imports. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct ipc_view *views;
 static bool keeping; /* the keeper thread runs */
 
@@ -86,11 +86,6 @@ static void forget(void)
 	pthread_mutex_init(&lock, NULL);
 	views = NULL;
 	keeping = false;
-}
-
-static void setup(void)
-{
-	pthread_atfork(NULL, NULL, forget);
 }
 
 /* ---- the page ---- */
@@ -425,7 +420,7 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 	view->page = base;
 	view->mapped = ipc->page->mapped[rank];
 	pthread_mutex_init(&view->lock, NULL);
-	pthread_once(&once, setup);
+	fork_add(FORK_IPC, forget);
 	pthread_mutex_lock(&lock);
 	status = start_keeper();
 	if (status == DICOMM_SUCCESS) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/stream/request.h"
@@ -80,13 +81,8 @@ static void *run(void *arg)
 /* With the lock held */
 static int start(void)
 {
-	static bool registered;
-	int error;
+	int error = thread_start(NULL, "dicomm-callback", run, NULL);
 
-	if (!registered)
-		pthread_atfork(NULL, NULL, forget);
-	registered = true;
-	error = thread_start(NULL, "dicomm-callback", run, NULL);
 	threads += !error;
 	return error;
 }
@@ -117,6 +113,7 @@ dicomm_result_t callbacks_set(struct dicomm_request *r,
 	dicomm_result_t status = DICOMM_SUCCESS;
 	int error = 0;
 
+	fork_add(FORK_CALLBACKS, forget);
 	pthread_mutex_lock(&lock);
 	if (r->call)
 		status = FAIL(DICOMM_ERR_INVALID_USAGE,

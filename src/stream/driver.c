@@ -435,7 +435,7 @@ static void *progress(void *arg)
 }
 
 /* The child of a fork has no progress thread and nothing queued. */
-static void forget(void)
+void driver_forget(void)
 {
 	pthread_mutex_init(&stream_lock, NULL);
 	batch_forget();
@@ -468,14 +468,10 @@ static int make_condition(void)
 
 dicomm_result_t driver_start(void)
 {
-	static bool registered;
 	int error;
 
 	if (running)
 		return DICOMM_SUCCESS;
-	if (!registered)
-		pthread_atfork(NULL, NULL, forget);
-	registered = true;
 	error = make_condition();
 	if (!error)
 		error = thread_start(NULL, "dicomm-progress", progress, NULL);

@@ -30,5 +30,7 @@ void driver_hurry(void);
  * case a signal handler asks, or a function of the user that the library has
  * called. */
 bool driver_has(const struct dicomm_comm *comm);
+/* Called in the child of a fork: nothing is queued. */
+void driver_forget(void);
 
 #endif

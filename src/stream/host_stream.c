@@ -8,6 +8,7 @@
 
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
+#include "src/base/fork.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/share.h"
@@ -102,6 +103,7 @@ dicomm_result_t dicomm_host_stream_create(dicomm_stream_t *stream)
 	if (!stream)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "host_stream_create: stream is NULL");
+	fork_add(FORK_STREAMS, driver_forget);
 	st = handle_alloc(&pool);
 	if (!st)
 		return FAIL(DICOMM_ERR_NO_MEMORY,

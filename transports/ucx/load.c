@@ -2,6 +2,7 @@
 /* Open UCX without the effects that loading it has on a process. */
 #include "transports/ucx/load.h"
 #include "src/base/descriptors.h"
+#include "src/base/fork.h"
 #include "src/base/library.h"
 
 #include <dlfcn.h>
@@ -92,7 +93,7 @@ static void load(void)
 	unsigned major, minor, release;
 
 	loader = getpid();
-	pthread_atfork(NULL, NULL, forked);
+	fork_add(FORK_UCX, forked);
 	if (!library) {
 		snprintf(why_not, sizeof(why_not), "%s", dlerror());
 		return;
