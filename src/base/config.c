@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "src/base/fork.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
 
@@ -126,11 +127,10 @@ struct value {
 	const char *shown;   /* the text with secrets hidden */
 	char *given;         /* text of the variable */
 	const char *wanted;  /* instead of it; NULL: it is taken */
-	struct value *other; /* another value that the row has had */
+	struct value *other; /* that the row has had; under FORK_CONFIG */
 };
 
-static struct value values[CONFIG_KEYS];                      /* at first use */
-static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER; /* for `other` */
+static struct value values[CONFIG_KEYS]; /* at first use */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool reported;
 
@@ -535,9 +535,9 @@ static const struct value *get_live(enum config_key key)
 	const struct value *value;
 	bool made = false;
 
-	pthread_mutex_lock(&live_lock);
+	fork_lock(FORK_CONFIG);
 	value = find_live(&rows[key], &values[key], &made);
-	pthread_mutex_unlock(&live_lock);
+	fork_unlock(FORK_CONFIG);
 	if (made)
 		report_row(&rows[key], value);
 	return value;

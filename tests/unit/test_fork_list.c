@@ -6,9 +6,13 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "src/base/config.h"
 #include "src/base/fork.h"
+#include "src/base/handle.h"
+#include "src/boot/net/interface.h"
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
 
@@ -212,6 +216,59 @@ START_TEST(a_child_gets_what_is_whole_and_locks_that_are_open)
 }
 END_TEST
 
+/* ---- who uses the locks ---- */
+
+static void *choose_interface(void *done)
+{
+	struct interface chosen;
+
+	interface_choose(&chosen);
+	atomic_store((_Atomic bool *)done, true);
+	return NULL;
+}
+
+static void *read_parameter(void *done)
+{
+	config_string(CONFIG_COMM_ID);
+	atomic_store((_Atomic bool *)done, true);
+	return NULL;
+}
+
+static void *make_handle(void *done)
+{
+	static struct handle_pool pool = HANDLE_POOL(struct handle_memory);
+
+	free(handle_alloc(&pool));
+	atomic_store((_Atomic bool *)done, true);
+	return NULL;
+}
+
+static const struct {
+	enum fork_place place;
+	void *(*use)(void *done);
+} users[] = {
+	{FORK_INTERFACE, choose_interface},
+	{FORK_HANDLES, make_handle},
+	{FORK_CONFIG, read_parameter},
+};
+
+/* So no child is without a lock that another thread had. */
+START_TEST(who_uses_what_a_child_needs_has_its_lock)
+{
+	const struct timespec moment = {.tv_nsec = 300000000};
+	_Atomic bool done = false;
+	pthread_t user;
+
+	fork_lock(users[_i].place);
+	ck_assert(!pthread_create(&user, NULL, users[_i].use, &done));
+	nanosleep(&moment, NULL);
+	ck_assert(!atomic_load(&done));
+	fork_unlock(users[_i].place);
+	pthread_join(user, NULL);
+	ck_assert(atomic_load(&done));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fork_list");
@@ -222,6 +279,8 @@ int main(void)
 		tcase,
 		a_child_runs_each_handler_once_from_the_last_to_the_first);
 	tcase_add_test(tcase, a_fork_does_not_wait_for_the_first_lock_for_ever);
+	tcase_add_loop_test(tcase, who_uses_what_a_child_needs_has_its_lock, 0,
+			    sizeof(users) / sizeof(*users));
 	/* That does not follow a child whose parent has threads. */
 	if (!job_has_thread_sanitizer()) {
 		tcase_add_loop_test(tcase,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Unique ids: format, parse, create, derive. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/boot/control/id.h"
 #include "src/boot/net/loop.h"
@@ -34,7 +34,6 @@ struct long_name {
 	char address[];
 };
 
-static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct long_name *names; /* for the life of the process */
 
 /* "~" is in no name of a host. */
@@ -52,10 +51,10 @@ static const char *name_find(const char *mark)
 {
 	const struct long_name *n;
 
-	pthread_mutex_lock(&names_lock);
+	fork_lock(FORK_ID_NAMES);
 	for (n = names; n && strcmp(n->mark, mark); n = n->next)
 		;
-	pthread_mutex_unlock(&names_lock);
+	fork_unlock(FORK_ID_NAMES);
 	return n ? n->address : NULL;
 }
 
@@ -72,10 +71,10 @@ static dicomm_result_t name_keep(const char *address, char mark[MARK])
 		return FAIL(DICOMM_ERR_NO_MEMORY, "id: out of memory");
 	memcpy(n->mark, mark, MARK);
 	memcpy(n->address, address, len);
-	pthread_mutex_lock(&names_lock);
+	fork_lock(FORK_ID_NAMES);
 	n->next = names;
 	names = n;
-	pthread_mutex_unlock(&names_lock);
+	fork_unlock(FORK_ID_NAMES);
 	return DICOMM_SUCCESS;
 }
 

@@ -3,13 +3,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "src/base/config.h"
 #include "src/base/descriptors.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/boot/net/interface.h"
 
@@ -17,7 +17,6 @@
 
 /* Of the last connection to another host by which this process has met its
  * peers: others reach this host there. len 0: none yet. */
-static pthread_mutex_t learned_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sock_address learned;
 
 /* Returns true if an entry of the list, n characters long, matches this
@@ -157,9 +156,9 @@ static const struct ifaddrs *find_learned(const struct ifaddrs *all)
 	struct sock_address address;
 	int family = interface_family();
 
-	pthread_mutex_lock(&learned_lock);
+	fork_lock(FORK_INTERFACE);
 	address = learned;
-	pthread_mutex_unlock(&learned_lock);
+	fork_unlock(FORK_INTERFACE);
 	if (family && address.storage.ss_family != family)
 		return NULL;
 	for (; all; all = all->ifa_next)
@@ -262,9 +261,9 @@ void interface_learn(int fd)
 	unmap(&own);
 	if (!leads_away(&own))
 		return;
-	pthread_mutex_lock(&learned_lock);
+	fork_lock(FORK_INTERFACE);
 	learned = own;
-	pthread_mutex_unlock(&learned_lock);
+	fork_unlock(FORK_INTERFACE);
 }
 
 void interface_learn_toward(const struct sock_address *to)
