@@ -32,7 +32,7 @@ static struct handle_pool pool = HANDLE_POOL(struct dicomm_comm);
 static void forked(void)
 {
 	atomic_fetch_add(&comm_generation, 1);
-	fence_forked();
+	fence_announce();
 	group_forget();
 	cross_progress_forget();
 }

@@ -3,7 +3,7 @@
 #include "src/core/fence.h"
 
 #include <linux/membarrier.h>
-#include <pthread.h>
+#include <semaphore.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,13 +11,9 @@
 
 _Atomic bool fence_needed = true;
 
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t begun;
-	bool begins;
-} start = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+static sem_t begun;
 
-static void announce(void)
+void fence_announce(void)
 {
 	if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
 		    0, 0) == 0)
@@ -27,11 +23,8 @@ static void announce(void)
 static void *announcer(void *arg)
 {
 	(void)arg;
-	pthread_mutex_lock(&start.lock);
-	start.begins = true;
-	pthread_cond_signal(&start.begun);
-	pthread_mutex_unlock(&start.lock);
-	announce();
+	sem_post(&begun);
+	fence_announce();
 	return NULL;
 }
 
@@ -42,17 +35,11 @@ static void *announcer(void *arg)
  * nobody opens. */
 void fence_init(void)
 {
+	sem_init(&begun, 0, 0);
 	if (thread_start(NULL, "dicomm-fence", announcer, NULL))
 		return;
-	pthread_mutex_lock(&start.lock);
-	while (!start.begins)
-		pthread_cond_wait(&start.begun, &start.lock);
-	pthread_mutex_unlock(&start.lock);
-}
-
-void fence_forked(void)
-{
-	announce();
+	while (sem_wait(&begun))
+		;
 }
 
 void fence_all(void)

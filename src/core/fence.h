@@ -20,7 +20,7 @@ extern _Atomic bool fence_needed;
 void fence_init(void);
 /* In a child of fork(), which has one thread, so that the kernel is ready at
  * once. */
-void fence_forked(void);
+void fence_announce(void);
 /* May be called by any thread. */
 void fence_all(void);
 
