@@ -25,7 +25,7 @@
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 
 /* How long a rank that leaves waits before it asks a peer for the first time,
  * and between questions: most peers have told by then what they have received.
@@ -431,7 +431,7 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm)
 
 	/* Peers wait here too: send them the last credits before they hear that
 	 * this rank has left. */
-	comm_tell_all(comm, TELL_MS);
+	channel_flush_all(comm, TELL_MS);
 	for (int r = 0; r < comm->ranks; r++) {
 		struct peer *peer = &comm->peers[r];
 

@@ -16,7 +16,7 @@
 #include "src/boot/net/sock.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/device/device.h"
 #include "src/links/cost_table.h"

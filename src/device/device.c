@@ -12,7 +12,7 @@
 #include "src/base/type.h"
 #include "src/core/host_access.h"
 #include "src/core/member.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/engine/step.h"
 #include "src/memory/blocked_streams.h"
 #include "src/core/fault.h"

@@ -30,7 +30,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/device/device.h"
 #include "src/engine/step.h"
 

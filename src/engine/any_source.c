@@ -3,8 +3,7 @@
 #include "src/engine/any_source.h"
 
 #include "src/base/log.h"
-#include "src/core/connect.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/core/paths.h"
 #include "src/engine/woken.h"
 
@@ -60,7 +59,7 @@ static dicomm_result_t look_at(struct dicomm_comm *comm, int rank)
 	TRY(comm_peer(comm, rank, &peer));
 	channel = &peer->channel[TP_POINT_TO_POINT];
 	if (!channel->in.lines)
-		TRY(comm_connect_in(comm, peer, TP_POINT_TO_POINT));
+		TRY(channel_connect_in(comm, peer, TP_POINT_TO_POINT));
 	return message_arrived(channel, channel->in_base + 1) ? DICOMM_SUCCESS
 							      : DICOMM_AGAIN;
 }

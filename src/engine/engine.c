@@ -6,7 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/engine/any_source.h"
 #include "src/engine/step.h"
@@ -16,7 +16,6 @@
 #include "src/links/drift.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
-#include "src/core/connect.h"
 #include "src/core/memory.h"
 #include "src/core/share.h"
 
@@ -464,7 +463,7 @@ static void end(struct operation *op)
 			     op->prep->expected_ns);
 	/* Send pending credits: a rank that waits for them must not depend on
 	 * this rank's next call. */
-	comm_tell_all(op->comm, TELL_MS);
+	channel_flush_all(op->comm, TELL_MS);
 	drop_buffers(op);
 	dequeue(op);
 	if (op->call.status)
@@ -482,7 +481,7 @@ static enum schedule_result turn_tagged(struct operation *op, bool *progressed)
 		op->tagged.looks = op->owner;
 		return r;
 	}
-	comm_tell_all(op->comm, TELL_MS);
+	channel_flush_all(op->comm, TELL_MS);
 	drop_buffers(op);
 	if (op->tagged.looks)
 		dequeue(op);
@@ -499,7 +498,7 @@ static enum schedule_result turn_own(struct operation *op, bool *progressed)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, own->awaits(own));
-	comm_tell_all(op->comm, TELL_MS);
+	channel_flush_all(op->comm, TELL_MS);
 	op->done = true;
 	return SCHEDULE_DONE;
 }

@@ -12,12 +12,11 @@
 #include "src/accel/accel.h"
 #include "src/base/cache.h"
 #include "src/base/log.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/engine/engine.h"
 #include "src/engine/step.h"
 #include "src/core/fault.h"
-#include "src/core/connect.h"
 #include "src/core/share.h"
 
 /* The part of a first-level cache that a slot may take */
@@ -206,7 +205,7 @@ fast_arrival(const struct fast_steps *r, const struct fast_step *s,
 	dicomm_result_t status;
 
 	while (!s->channel->in.lines) {
-		status = comm_connect_in(r->comm, s->peer, r->prep->class);
+		status = channel_connect_in(r->comm, s->peer, r->prep->class);
 		if (status == DICOMM_SUCCESS)
 			break;
 		if (status != DICOMM_AGAIN)

@@ -13,7 +13,7 @@
 #include "src/engine/fast_path_build.h"
 #include "src/links/drift.h"
 #include "src/core/paths.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 
 /* Calls in the cache of a communicator, at most. The plan of many ranks is
  * large. */
@@ -190,7 +190,7 @@ static dicomm_result_t connect_pairs(struct prepared *e,
 
 		if (s->kind != STEP_SEND || !carries(e, call, s))
 			continue;
-		status = comm_connect_out(&comm->peers[s->peer], e->class);
+		status = channel_connect_out(&comm->peers[s->peer], e->class);
 		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN)
 			return status;
 	}

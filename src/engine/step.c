@@ -7,11 +7,10 @@
 
 #include "src/base/log.h"
 #include "src/core/member.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/engine/memory_ref.h"
 #include "src/core/fault.h"
-#include "src/core/connect.h"
 #include "src/core/memory.h"
 
 static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
@@ -404,7 +403,7 @@ enum schedule_result step_find(struct receive *r)
 
 	if (!r->flow->whole || !r->k) {
 		if (!channel->in.lines)
-			status = comm_connect_in(op->comm, r->peer, c);
+			status = channel_connect_in(op->comm, r->peer, c);
 		if (status == DICOMM_SUCCESS) {
 			line = message_arrived(channel, r->seq);
 			if (!line)
@@ -447,7 +446,7 @@ enum schedule_result step_find_ref(struct receive *r)
 	if (r->k && r->flow->whole)
 		return step_find(r);
 	if (!channel->in.lines) {
-		status = comm_connect_in(comm, r->peer, c);
+		status = channel_connect_in(comm, r->peer, c);
 		if (status == DICOMM_AGAIN)
 			return SCHEDULE_AGAIN;
 		if (status != DICOMM_SUCCESS)
@@ -718,7 +717,7 @@ static enum schedule_result start_send(struct operation *op,
 
 	if (!peer->channel[op->prep->class].out.released &&
 	    step_locate(op, &step->a, k).n)
-		status = comm_connect_out(peer, op->prep->class);
+		status = channel_connect_out(peer, op->prep->class);
 	if (status == DICOMM_AGAIN)
 		return SCHEDULE_AGAIN;
 	if (status != DICOMM_SUCCESS)

@@ -7,10 +7,9 @@
 
 #include "src/base/log.h"
 #include "src/base/type.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 #include "src/core/fault.h"
 #include "src/core/memory.h"
-#include "src/core/message.h"
 #include "src/core/paths.h"
 #include "src/engine/matching.h"
 #include "src/engine/step.h"
@@ -110,13 +109,13 @@ static dicomm_result_t connect_to(struct dicomm_comm *comm, int rank)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "tags: no memory for messages to rank %d", rank);
 	/* The messages wait until it is connected. */
-	status = comm_connect_out(peer, TP_TAGGED);
+	status = channel_connect_out(peer, TP_TAGGED);
 	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
 }
 
 static dicomm_result_t may_leave(struct peer *peer, uint64_t seq)
 {
-	TRY(comm_connect_out(peer, TP_TAGGED));
+	TRY(channel_connect_out(peer, TP_TAGGED));
 	return message_may_leave(peer, channel_of(peer), seq, false)
 		       ? DICOMM_SUCCESS
 		       : DICOMM_AGAIN;
@@ -563,7 +562,7 @@ static dicomm_result_t drain(struct dicomm_comm *comm, struct peer *peer,
 	bool to_any = false;
 
 	if (!channel->in.lines) {
-		status = comm_connect_in(comm, peer, TP_TAGGED);
+		status = channel_connect_in(comm, peer, TP_TAGGED);
 		if (status == DICOMM_AGAIN)
 			return DICOMM_SUCCESS;
 		TRY(status);

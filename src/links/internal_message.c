@@ -6,7 +6,7 @@
 #include "src/base/log.h"
 #include "src/core/operation.h"
 #include "src/core/paths.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 #include "src/message/send.h"
 
 dicomm_result_t internal_most(const struct internal_messages *t, int rank,
@@ -72,7 +72,7 @@ dicomm_result_t internal_take(const struct internal_messages *t, int rank,
 	TRY(comm_peer(t->comm, rank, &peer));
 	channel = &peer->channel[TP_COLLECTIVE];
 	if (!channel->in.lines)
-		TRY(comm_connect_in(t->comm, peer, TP_COLLECTIVE));
+		TRY(channel_connect_in(t->comm, peer, TP_COLLECTIVE));
 	seq = channel->in_base + 1;
 	line = message_arrived(channel, seq);
 	if (!line)

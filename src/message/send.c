@@ -2,7 +2,7 @@
 #include "src/message/send.h"
 
 #include "src/base/log.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 
 dicomm_result_t message_put(struct peer *peer, enum tp_class c,
 			    uint32_t signature, enum tp_kind kind,
@@ -11,7 +11,7 @@ dicomm_result_t message_put(struct peer *peer, enum tp_class c,
 	struct channel *channel = &peer->channel[c];
 
 	if (!channel->out.released)
-		TRY(comm_connect_out(peer, c));
+		TRY(channel_connect_out(peer, c));
 	if (!message_has_credit(peer, channel, channel->out_base + 1))
 		return DICOMM_AGAIN;
 	return message_put_next(peer, c, signature, kind, body, len, until);

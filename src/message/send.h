@@ -7,7 +7,7 @@
 #ifndef DICOMM_MESSAGE_SEND_H
 #define DICOMM_MESSAGE_SEND_H
 
-#include "src/core/message.h"
+#include "src/message/channel.h"
 
 /* Messages that are put in one turn */
 #define MESSAGE_BUDGET 64

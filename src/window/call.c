@@ -4,7 +4,7 @@
 #include "src/base/log.h"
 #include "src/core/fault.h"
 #include "src/core/memory.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/device/device.h"
 #include "src/window/window.h"

@@ -5,8 +5,7 @@
 
 #include "src/accel/reduce/reduce.h"
 #include "src/base/log.h"
-#include "src/core/connect.h"
-#include "src/core/message.h"
+#include "src/message/channel.h"
 #include "src/core/paths.h"
 #include "src/device/device.h"
 #include "src/window/window.h"

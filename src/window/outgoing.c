@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 #include "src/core/paths.h"
 #include "src/device/device.h"
 #include "src/message/send.h"
@@ -49,7 +49,7 @@ dicomm_result_t outgoing_connect(struct dicomm_comm *comm, int rank)
 			    "windows: no memory for messages to rank %d", rank);
 	comm->windows->outs[comm->windows->nouts++] = rank;
 	/* Messages wait until it is connected. */
-	status = comm_connect_out(peer, TP_WINDOW);
+	status = channel_connect_out(peer, TP_WINDOW);
 	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
 }
 
@@ -110,7 +110,7 @@ static dicomm_result_t put_head(struct dicomm_comm *comm, struct peer *peer,
 	uint64_t len = bytes <= to->eager ? bytes : 0;
 
 	if (!window_channel(peer)->out.released)
-		TRY(comm_connect_out(peer, TP_WINDOW));
+		TRY(channel_connect_out(peer, TP_WINDOW));
 	TRY(put_with(peer, to, window_head_pack(&t->head), t->from, len));
 	t->headed = true;
 	t->send = (struct message_send){.peer = peer,

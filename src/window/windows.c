@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "src/base/log.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 #include "src/core/cross_progress.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
@@ -18,7 +18,7 @@ dicomm_result_t windows_know(struct dicomm_comm *comm, int rank)
 	if (w->partners[rank].known)
 		return DICOMM_SUCCESS;
 	TRY(comm_peer(comm, rank, &peer));
-	TRY(comm_connect_in(comm, peer, TP_WINDOW));
+	TRY(channel_connect_in(comm, peer, TP_WINDOW));
 	w->partners[rank].known = true;
 	w->known[w->nknown++] = rank;
 	return DICOMM_SUCCESS;

@@ -8,7 +8,7 @@
 
 #include "src/base/log.h"
 #include "src/core/comm.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 #include "src/core/paths.h"
 #include "src/window/window.h"
 #include "tests/support/job.h"
@@ -201,7 +201,7 @@ static dicomm_result_t try_evil(struct peer *peer)
 	dicomm_result_t status;
 
 	peer->transport->poll(peer->device);
-	status = comm_connect_out(peer, evil->class);
+	status = channel_connect_out(peer, evil->class);
 	if (status == DICOMM_SUCCESS)
 		status = peer->transport->put(peer->tp, evil->class, 1,
 					      evil->signature, evil->kind, body,

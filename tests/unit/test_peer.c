@@ -18,7 +18,7 @@
 #include "src/engine/engine.h"
 #include "tests/support/runner.h"
 #include "src/core/fault.h"
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 
 static dicomm_result_t never(struct tp_peer *peer, enum tp_class c,
 			     struct tp_outbox *out)
@@ -50,7 +50,7 @@ START_TEST(a_connect_waits_for_nobody)
 	peer = &comm->peers[1];
 	peer->rank = 1;
 	peer->transport = &silent;
-	ck_assert_int_eq(comm_connect_out(peer, TP_COLLECTIVE), DICOMM_AGAIN);
+	ck_assert_int_eq(channel_connect_out(peer, TP_COLLECTIVE), DICOMM_AGAIN);
 	ck_assert_ptr_null(peer->channel[TP_COLLECTIVE].out.released);
 	comm_free(comm);
 }

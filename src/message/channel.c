@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connects channels at their first message. */
-#include "src/core/connect.h"
+#include "src/message/channel.h"
 
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
-#include "src/core/message.h"
 #include "src/core/paths.h"
 #include "src/core/wait.h"
 
-dicomm_result_t comm_connect_out(struct peer *peer, enum tp_class c)
+dicomm_result_t channel_connect_out(struct peer *peer, enum tp_class c)
 {
 	struct channel *channel = &peer->channel[c];
 	struct tp_outbox out = {0};
@@ -23,8 +21,8 @@ dicomm_result_t comm_connect_out(struct peer *peer, enum tp_class c)
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
-				enum tp_class c)
+dicomm_result_t channel_connect_in(struct dicomm_comm *comm, struct peer *peer,
+				   enum tp_class c)
 {
 	struct channel *channel = &peer->channel[c];
 
@@ -39,7 +37,7 @@ dicomm_result_t comm_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	return DICOMM_SUCCESS;
 }
 
-void comm_tell_all(struct dicomm_comm *comm, int ms)
+void channel_flush_all(struct dicomm_comm *comm, int ms)
 {
 	struct waiter w = {0};
 	uint64_t end = 0;
@@ -51,4 +49,13 @@ void comm_tell_all(struct dicomm_comm *comm, int ms)
 			return;
 		wait_pause(comm, &w);
 	}
+}
+
+dicomm_result_t message_malformed(int rank, const struct tp_line *line)
+{
+	return FAIL(DICOMM_ERR_INTERNAL,
+		    "rank %d sent a malformed message: kind %u, signature %#x, "
+		    "%llu bytes",
+		    rank, line->kind, line->signature,
+		    (unsigned long long)line->len);
 }

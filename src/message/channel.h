@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages in an inbox: whether a message has arrived, where its bytes are, and
- * how to mark it as consumed. */
-#ifndef DICOMM_CORE_MESSAGE_H
-#define DICOMM_CORE_MESSAGE_H
+/*
+ * The two sides of a channel: how they are connected at its first message,
+ * which messages may be put, whether one has arrived, where its bytes are, and
+ * how it is marked as consumed. The thread of the data path calls these
+ * functions.
+ */
+#ifndef DICOMM_MESSAGE_CHANNEL_H
+#define DICOMM_MESSAGE_CHANNEL_H
 
 #include "src/core/comm.h"
+
+/* Connects the sending side of a channel. Returns DICOMM_AGAIN if the peer has
+ * not done its part yet: whoever wants to send tries again, and waits as for a
+ * message. Returns DICOMM_ERR_ABORTED or DICOMM_ERR_REMOTE if it never will. */
+dicomm_result_t channel_connect_out(struct peer *peer, enum tp_class c);
+/* Connects the receiving side. Returns DICOMM_AGAIN until the peer has begun to
+ * send. */
+dicomm_result_t channel_connect_in(struct dicomm_comm *comm, struct peer *peer,
+				   enum tp_class c);
+/* Sends all pending credits, polling for at most `ms` milliseconds. A transport
+ * that has no room now usually has room one round trip later. If it has not,
+ * something is wrong with it, and a rank that has finished does not wait for
+ * that. */
+void channel_flush_all(struct dicomm_comm *comm, int ms);
 
 /* Only the thread of the data path writes in_done. A thread that reads it knows
  * that nobody reads messages up to there any more. */
