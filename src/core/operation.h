@@ -10,6 +10,7 @@
 #include "src/core/block_runs.h"
 #include "src/core/call.h"
 #include "src/core/memory.h"
+#include "src/core/peer.h"
 #include "src/core/wait.h"
 #include "transports/transport.h"
 
@@ -57,13 +58,11 @@ struct tagged_op {
 	struct arrival *kept; /* what a receive has got before it has begun */
 	uint32_t id;          /* of its offer */
 	uint64_t bytes;       /* of its message */
-	uint64_t moved;       /* bytes that have been moved */
-	/* Bytes that a read under way will add to `moved`. */
-	uint64_t reading;
-	/* For a send: the last message that must be released. For a receive:
-	 * the message with the reference. */
-	uint64_t seq;
-	struct tp_ref ref;
+	/* Those that were offered, once both sides are ready */
+	union {
+		struct message_send out;
+		struct message_receive in;
+	};
 };
 
 struct operation {

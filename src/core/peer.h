@@ -78,6 +78,30 @@ struct message_send {
 	uint64_t until;
 };
 
+/* Bytes that a peer sends, in messages of one signature; see
+ * src/message/receive.h. */
+struct message_receive {
+	struct peer *peer;
+	enum tp_class class;
+	uint32_t signature;
+	uint8_t *to;   /* where the next ones go */
+	uint64_t left; /* that are to come */
+	/* A reference to ref_bytes, of which some are left */
+	struct tp_ref ref;
+	uint64_t ref_bytes;
+	uint64_t seq;     /* its message; 0: none has come */
+	uint64_t reading; /* bytes of a read under way */
+};
+
+/* Where the heads of messages to a peer, and the bytes that go with them, lie
+ * while they are sent: mask + 1 places, one for each slot; see
+ * src/message/headed.h. */
+struct headed_places {
+	uint8_t *at; /* NULL: not connected */
+	uint32_t mask;
+	uint32_t eager; /* most bytes that go with a head to that peer */
+};
+
 /* An open transport of this communicator. */
 struct comm_transport {
 	const struct transport *transport;

@@ -12,7 +12,7 @@
 #include "src/base/type.h"
 #include "src/core/host_access.h"
 #include "src/core/member.h"
-#include "src/message/channel.h"
+#include "src/message/receive.h"
 #include "src/engine/step.h"
 #include "src/memory/blocked_streams.h"
 #include "src/core/fault.h"
@@ -445,7 +445,7 @@ static dicomm_result_t check_read(struct dicomm_comm *comm,
 			      "not valid",
 			      st->from->rank);
 	else if (st->mapped)
-		status = step_intact(st->from);
+		status = message_intact(st->from);
 	return status == DICOMM_SUCCESS
 		       ? status
 		       : fault_own(comm, status, st->from->rank);

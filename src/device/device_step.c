@@ -30,7 +30,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
-#include "src/message/channel.h"
+#include "src/message/receive.h"
 #include "src/device/device.h"
 #include "src/engine/step.h"
 
@@ -432,7 +432,7 @@ static dicomm_result_t bring(struct receive *r, const struct stage *st)
 		return DICOMM_SUCCESS;
 	memcpy(st->at, r->src, r->dst.bytes);
 	r->src = st->at;
-	return r->mapped ? step_intact(r->peer) : DICOMM_SUCCESS;
+	return r->mapped ? message_intact(r->peer) : DICOMM_SUCCESS;
 }
 
 /* Queue the copy or reduction of bytes that the device sees at src. Returns

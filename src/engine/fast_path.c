@@ -12,7 +12,7 @@
 #include "src/accel/accel.h"
 #include "src/base/cache.h"
 #include "src/base/log.h"
-#include "src/message/channel.h"
+#include "src/message/receive.h"
 #include "src/core/wait.h"
 #include "src/engine/engine.h"
 #include "src/engine/step.h"
@@ -21,8 +21,6 @@
 
 /* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
-/* Bytes of a long message between two checks of the fault */
-#define PIECE_BYTES (1u << 20)
 
 /* One run of a fast call */
 struct fast_steps {
@@ -260,8 +258,8 @@ static dicomm_result_t fast_read(const struct fast_steps *r,
 		if (*len > r->comm->slot_bytes)
 			*len = r->comm->slot_bytes;
 	}
-	while ((status = step_read(r->comm, s->peer, c, seq, ref, at, to,
-				   *len)) == DICOMM_AGAIN)
+	while ((status = message_read(r->comm, s->peer, c, seq, ref, at, to,
+				      *len)) == DICOMM_AGAIN)
 		TRY(fast_wait(r, s, &w));
 	while (status == DICOMM_IN_PROGRESS &&
 	       (status = s->peer->transport->read_status(s->tp, c, seq)) ==
@@ -280,7 +278,6 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	   const struct tp_line *line, uint8_t *dst, const uint8_t *a,
 	   uint64_t bytes)
 {
-	const struct transport *t = s->peer->transport;
 	struct tp_ref ref;
 	uint64_t len;
 
@@ -289,13 +286,14 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	memcpy(&ref, line->room, sizeof(ref));
 	for (uint64_t at = 0; at < bytes; at += len) {
 		const void *src;
-		dicomm_result_t status = t->map(s->tp, &ref, bytes, &src);
-		bool mapped = status == DICOMM_SUCCESS;
+		dicomm_result_t status;
+		bool mapped;
 
-		len = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+		len = bytes - at < MESSAGE_PIECE ? bytes - at : MESSAGE_PIECE;
+		status = message_map(r->comm, s->peer, &ref, bytes, len, &src);
+		mapped = status == DICOMM_SUCCESS;
 		if (mapped) {
 			src = (const uint8_t *)src + at;
-			r->comm->stats.bytes_mapped += len;
 		} else if (status == DICOMM_ERR_UNSUPPORTED) {
 			TRY(fast_read(r, s, seq, &ref, at, dst + at, &len,
 				      &src));
@@ -305,7 +303,7 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 		fast_take(r, s, dst + at, a + at, src,
 			  len / r->prep->elem_bytes, len);
 		if (mapped) {
-			status = t->intact(s->tp);
+			status = message_intact(s->peer);
 			if (status != DICOMM_SUCCESS)
 				return fast_fail(r, s, status);
 		}
@@ -313,7 +311,8 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 		 * process and aborts, it waits until nobody reads its memory.
 		 */
 		if (at + len < bytes) {
-			t->release(s->tp, r->prep->class, seq - 1);
+			s->peer->transport->release(s->tp, r->prep->class,
+						    seq - 1);
 			if (fault_is(r->comm))
 				return fault_report(r->comm);
 		}
@@ -416,7 +415,8 @@ static dicomm_result_t fast_local(const struct fast_steps *r,
 	for (uint64_t at = 0, len, n; at < s->bytes; at += len) {
 		if (at && fault_is(r->comm))
 			return fault_report(r->comm);
-		len = s->bytes - at < PIECE_BYTES ? s->bytes - at : PIECE_BYTES;
+		len = s->bytes - at < MESSAGE_PIECE ? s->bytes - at
+						    : MESSAGE_PIECE;
 		n = len / r->prep->elem_bytes;
 		if (s->kind == STEP_REDUCE)
 			r->prep->reduce(dst + at, a + at, b + at, n);

@@ -7,7 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/core/member.h"
-#include "src/message/channel.h"
+#include "src/message/receive.h"
 #include "src/core/wait.h"
 #include "src/engine/memory_ref.h"
 #include "src/core/fault.h"
@@ -238,31 +238,6 @@ void step_forget(struct operation *op)
 			op->comm->bounce_buffers.of[i].op = NULL;
 }
 
-/* Count bytes that did not come through an inbox. */
-static void count_read(struct dicomm_comm *comm, const struct peer *peer,
-		       dicomm_result_t status, uint64_t bytes)
-{
-	/* Within a machine, the sender copies what cannot be read. */
-	if (status == DICOMM_IN_PROGRESS && peer->transport->intra_node)
-		comm->stats.bytes_ring += bytes;
-	else if (status == DICOMM_IN_PROGRESS)
-		comm->stats.bytes_rdma += bytes;
-	else if (status == DICOMM_SUCCESS)
-		comm->stats.bytes_cma += bytes;
-}
-
-dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
-			  enum tp_class c, uint64_t seq,
-			  const struct tp_ref *ref, uint64_t at, void *into,
-			  uint64_t len)
-{
-	dicomm_result_t status =
-		peer->transport->read(peer->tp, c, seq, ref, at, into, len);
-
-	count_read(comm, peer, status, len);
-	return status;
-}
-
 /* Read ahead up to this much, so that each read is worth a system call. */
 #define READ_AHEAD (UINT64_C(256) << 10)
 
@@ -283,20 +258,10 @@ static uint64_t reach_of(const struct operation *op, const struct step *step,
 static dicomm_result_t map(struct receive *r, const struct tp_ref *ref,
 			   uint64_t bytes)
 {
-	dicomm_result_t status =
-		r->peer->transport->map(r->peer->tp, ref, bytes, &r->src);
-
-	if (status == DICOMM_SUCCESS) {
-		r->mapped = true;
-		r->op->comm->stats.bytes_mapped += r->dst.bytes;
-	}
-	return status;
-}
-
-dicomm_result_t step_intact(const struct peer *peer)
-{
-	return peer->transport->intact ? peer->transport->intact(peer->tp)
-				       : DICOMM_SUCCESS;
+	TRY(message_map(r->op->comm, r->peer, ref, bytes, r->dst.bytes,
+			&r->src));
+	r->mapped = true;
+	return DICOMM_SUCCESS;
 }
 
 /* Where the bytes of a read go: into a bounce buffer if they are reduced later,
@@ -343,8 +308,8 @@ static dicomm_result_t fetch_part(struct receive *r)
 	TRY(find_room(r));
 	end = r->room ? at + r->dst.bytes
 		      : reach_of(op, r->step, f, at, r->dst.bytes);
-	status = step_read(op->comm, r->peer, op->prep->class, r->seq, &f->ref,
-			   at, (void *)(uintptr_t)r->src, end - at);
+	status = message_read(op->comm, r->peer, op->prep->class, r->seq,
+			      &f->ref, at, (void *)(uintptr_t)r->src, end - at);
 	if (!r->bounce && !r->room &&
 	    (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)) {
 		f->read = end;
@@ -380,8 +345,8 @@ static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
 		if (status != DICOMM_ERR_UNSUPPORTED)
 			return status;
 		TRY(find_room(r));
-		return step_read(op->comm, r->peer, c, r->seq, &ref, 0,
-				 (void *)(uintptr_t)r->src, r->dst.bytes);
+		return message_read(op->comm, r->peer, c, r->seq, &ref, 0,
+				    (void *)(uintptr_t)r->src, r->dst.bytes);
 	}
 	if (body || op->prep->slices < 2 || r->k ||
 	    line->len != whole_bytes(op, &r->step->dst))
@@ -516,7 +481,7 @@ static enum schedule_result recv_message(struct receive *r)
 		return result;
 	take(r->op, r->step, r->s, r->k, &r->dst, r->src);
 	if (r->mapped)
-		status = step_intact(r->peer);
+		status = message_intact(r->peer);
 	if (status != DICOMM_SUCCESS)
 		return step_fail(r->op, status, r->step->peer);
 	message_consumed(r->peer, r->op->prep->class, r->seq);

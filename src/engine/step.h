@@ -40,8 +40,8 @@ struct receive {
 	/* The bounce buffer from which they are reduced, or NULL. */
 	struct bounce_buffer *bounce;
 	const void *src; /* the bytes; equal to dst.at if they are in place */
-	bool mapped;     /* they are in memory of the sender */
-	bool seen;       /* the rank's device loads from there */
+	bool mapped; /* they are in memory of the sender: message_intact() */
+	bool seen;   /* the rank's device loads from there */
 };
 /* Looks for slice k. Returns SCHEDULE_DONE if its bytes are at src,
  * SCHEDULE_POSTED if they are being read, and SCHEDULE_AGAIN if it has not
@@ -50,10 +50,6 @@ enum schedule_result step_find(struct receive *r);
 /* As step_find(), for a peer with peer access, whose message may be a memory
  * reference. */
 enum schedule_result step_find_ref(struct receive *r);
-
-/* To be called after bytes with receive.mapped were used. Returns
- * DICOMM_ERR_REMOTE if the memory was no longer the sender's message. */
-dicomm_result_t step_intact(const struct peer *peer);
 
 /* Returns DICOMM_SUCCESS if the read for slice k has finished,
  * DICOMM_IN_PROGRESS if not. in_place says that it went to its final place,
@@ -94,12 +90,6 @@ struct step_ops {
 void step_count(struct operation *op, const struct step *step, size_t bytes,
 		bool staged);
 
-/* Starts to read len bytes from offset `at` of the reference into `into`.
- * Returns DICOMM_IN_PROGRESS while the read is under way. */
-dicomm_result_t step_read(struct dicomm_comm *comm, struct peer *peer,
-			  enum tp_class c, uint64_t seq,
-			  const struct tp_ref *ref, uint64_t at, void *into,
-			  uint64_t len);
 /* Returns what this operation's receivers do with a message. */
 enum tp_want step_want(const struct prepared *prep);
 /* Finds a bounce buffer for bytes that cannot be read to their final place.

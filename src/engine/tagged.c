@@ -7,22 +7,20 @@
 
 #include "src/base/log.h"
 #include "src/base/type.h"
-#include "src/message/channel.h"
 #include "src/core/fault.h"
 #include "src/core/memory.h"
 #include "src/core/paths.h"
 #include "src/engine/matching.h"
 #include "src/engine/step.h"
 #include "src/engine/woken.h"
+#include "src/message/headed.h"
+#include "src/message/receive.h"
 
 /* Signature of messages that begin with a head; all others have the number of
  * an offer. */
 #define HEAD UINT32_MAX
 /* What an eager message costs beside its bytes, where it is unexpected */
 #define COST 64
-/* Bytes copied, and messages taken or put, in one turn */
-#define PIECE_BYTES (UINT64_C(1) << 20)
-#define TURN_BUDGET 64
 
 enum what { EAGER, OFFER, READY, TAKEN };
 
@@ -33,6 +31,7 @@ struct head {
 	uint64_t count;
 	uint64_t taken; /* bytes lent by the receiver of this head */
 };
+_Static_assert(sizeof(struct head) == HEADED_BYTES, "as it travels");
 
 /* A message for which no receive was posted yet, or none that has begun */
 struct unexpected {
@@ -51,13 +50,11 @@ struct partner {
 	/* The last operation of the driver that looks for messages of this
 	 * peer */
 	struct operation *last_look;
-	uint32_t offers;         /* so far */
-	uint64_t lent, returned; /* to the peer */
-	uint64_t taken, told;    /* of what the peer lent */
-	uint64_t borrowed;       /* all that the peer lent, taken or not */
-	/* Heads, and the bytes of eager messages, while they are sent: a place
-	 * for each slot */
-	uint8_t *room;
+	uint32_t offers;            /* so far */
+	uint64_t lent, returned;    /* to the peer */
+	uint64_t taken, told;       /* of what the peer lent */
+	uint64_t borrowed;          /* all that the peer lent, taken or not */
+	struct headed_places heads; /* with the bytes of eager messages */
 };
 
 struct tagged {
@@ -78,89 +75,39 @@ static struct channel *channel_of(struct peer *peer)
 	return &peer->channel[TP_TAGGED];
 }
 
-static size_t room_stride(void)
-{
-	return sizeof(struct head) + TAGGED_EAGER;
-}
-
-static size_t eager_bytes(const struct peer *peer)
-{
-	size_t most = peer->limits.eager_bytes - sizeof(struct head);
-
-	return most < TAGGED_EAGER ? most : TAGGED_EAGER;
-}
-
 /* ---- to a peer ---- */
 
 static dicomm_result_t connect_to(struct dicomm_comm *comm, int rank)
 {
-	struct partner *to = partner_of(comm, rank);
-	struct peer *peer;
-	dicomm_result_t status;
-
-	TRY(comm_peer(comm, rank, &peer));
-	if (peer->limits.eager_bytes <= sizeof(struct head))
-		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "rank %d: %s sends no message with a tag there",
-			    rank, peer->transport->name);
-	if (!to->room)
-		to->room = malloc(peer->limits.slots * room_stride());
-	if (!to->room)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "tags: no memory for messages to rank %d", rank);
-	/* The messages wait until it is connected. */
-	status = channel_connect_out(peer, TP_TAGGED);
-	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+	return headed_connect(comm, rank, TP_TAGGED,
+			      &partner_of(comm, rank)->heads);
 }
 
-static dicomm_result_t may_leave(struct peer *peer, uint64_t seq)
-{
-	TRY(channel_connect_out(peer, TP_TAGGED));
-	return message_may_leave(peer, channel_of(peer), seq, false)
-		       ? DICOMM_SUCCESS
-		       : DICOMM_AGAIN;
-}
-
-/* Put the next message. AGAIN: later. */
-static dicomm_result_t put(struct peer *peer, uint32_t signature,
-			   enum tp_kind kind, const void *body, uint64_t len)
-{
-	struct channel *channel = channel_of(peer);
-	uint64_t seq = channel->out_base + 1;
-	dicomm_result_t status;
-
-	TRY(may_leave(peer, seq));
-	status = peer->transport->put(peer->tp, TP_TAGGED, seq, signature, kind,
-				      body, len);
-	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)
-		channel->out_base = seq;
-	return status;
-}
-
+/* AGAIN: later. */
 static dicomm_result_t put_head(struct dicomm_comm *comm, int rank,
 				struct head head, const void *body, size_t len)
 {
 	struct peer *peer = &comm->peers[rank];
 	struct partner *to = partner_of(comm, rank);
 	struct channel *channel = channel_of(peer);
-	uint64_t seq = channel->out_base + 1;
-	uint8_t *room = to->room + seq % peer->limits.slots * room_stride();
-	dicomm_result_t status;
+	uint64_t last = channel->out_last;
+	uint8_t *at;
 
-	/* Before that, the transport may still read the room. */
-	TRY(may_leave(peer, seq));
+	TRY(channel_connect_out(peer, TP_TAGGED));
+	at = headed_place(&to->heads, peer, TP_TAGGED);
+	if (!at)
+		return DICOMM_AGAIN;
 	head.taken = to->taken;
-	memcpy(room, &head, sizeof(head));
+	memcpy(at, &head, sizeof(head));
 	if (len)
-		memcpy(room + sizeof(head), body, len);
-	status = put(peer, HEAD, TP_DATA, room, sizeof(head) + len);
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-		return status;
+		memcpy(at + sizeof(head), body, len);
+	TRY(message_put_next(peer, TP_TAGGED, HEAD, TP_DATA, at,
+			     sizeof(head) + len, NULL));
 	to->told = head.taken;
 	/* Nobody waits for a count: this rank may leave before it was
 	 * received. */
-	if (head.what != TAKEN)
-		channel->out_last = seq;
+	if (head.what == TAKEN)
+		channel->out_last = last;
 	return DICOMM_SUCCESS;
 }
 
@@ -212,7 +159,7 @@ static dicomm_result_t announce(struct operation *op)
 	struct partner *to = partner_of(op->comm, rank);
 	size_t bytes = op->tagged.bytes, cost = bytes + COST;
 
-	if (bytes <= eager_bytes(&op->comm->peers[rank]) &&
+	if (bytes <= to->heads.eager &&
 	    to->lent - to->returned + cost <= TAGGED_LENT) {
 		TRY(put_head(op->comm, rank, head_of(op, EAGER), op->call.send,
 			     bytes));
@@ -230,74 +177,23 @@ static dicomm_result_t announce(struct operation *op)
 	return DICOMM_SUCCESS;
 }
 
-/* Is one reference better than many messages? */
-static bool refer(const struct operation *op, struct peer *peer,
-		  struct tp_ref *ref)
-{
-	uint64_t bytes = op->tagged.bytes;
-
-	if (bytes < op->comm->map_threshold || peer->limits.prefers_eager ||
-	    (!peer->transport->intra_node && bytes <= peer->limits.eager_bytes))
-		return false;
-	return peer->transport->offer(peer->tp, op->call.send, bytes,
-				      TP_WANT_COPY, ref);
-}
-
-/* The receiver is ready: send the bytes. */
-static dicomm_result_t push(struct operation *op)
-{
-	struct peer *peer = &op->comm->peers[op->call.root];
-	struct channel *channel = channel_of(peer);
-	struct tagged_op *t = &op->tagged;
-	uint64_t bytes = op->tagged.bytes;
-	struct tp_ref ref;
-	dicomm_result_t status;
-
-	if (!t->moved && refer(op, peer, &ref)) {
-		TRY(put(peer, t->id, TP_REF, &ref, bytes));
-		t->moved = bytes;
-		t->seq = channel->out_last = channel->out_base;
-	}
-	for (int i = 0; t->moved < bytes && i < TURN_BUDGET; i++) {
-		uint64_t len = bytes - t->moved;
-
-		if (len > peer->limits.eager_bytes)
-			len = peer->limits.eager_bytes;
-		status = put(peer, t->id, TP_DATA,
-			     (const uint8_t *)op->call.send + t->moved, len);
-		if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-			return status;
-		t->moved += len;
-		channel->out_last = channel->out_base;
-		if (status == DICOMM_IN_PROGRESS)
-			t->seq = channel->out_base;
-	}
-	if (t->moved < bytes ||
-	    atomic_load_explicit(channel->out.released, memory_order_acquire) <
-		    t->seq)
-		return DICOMM_AGAIN;
-	op_list_remove(&partner_of(op->comm, op->call.root)->pushed, op);
-	done(op);
-	return DICOMM_SUCCESS;
-}
-
+/* The receivers are ready: send the bytes. */
 static dicomm_result_t push_all(struct partner *to, bool *progressed)
 {
 	for (struct operation *op = to->pushed.first, *next; op; op = next) {
-		uint64_t moved = op->tagged.moved;
-		dicomm_result_t status;
+		struct message_send *out = &op->tagged.out;
+		dicomm_result_t status = message_send_turn(out, progressed);
 
 		next = op->tagged.next;
-		status = push(op);
-		if (status == DICOMM_SUCCESS || op->tagged.moved != moved)
-			*progressed = true;
-		if (status == DICOMM_SUCCESS)
-			continue;
-		if (status != DICOMM_AGAIN)
-			return status;
 		/* It lacks a slot, and so do those behind it. */
-		if (op->tagged.moved < op->tagged.bytes)
+		if (status == DICOMM_AGAIN)
 			break;
+		TRY(status);
+		if (!message_send_released(out))
+			continue;
+		*progressed = true;
+		op_list_remove(&to->pushed, op);
+		done(op);
 	}
 	return DICOMM_SUCCESS;
 }
@@ -359,6 +255,11 @@ static dicomm_result_t receive(struct operation *op, const struct head *head,
 		TRY(comm_mem_register(comm, op->call.recv, bytes, true,
 				      &op->handles[PLAN_RECV]));
 	op->tagged.id = head->id;
+	op->tagged.in = (struct message_receive){.peer = &comm->peers[source],
+						 .class = TP_TAGGED,
+						 .signature = head->id,
+						 .to = op->call.recv,
+						 .left = bytes};
 	op->tagged.state = TAGGED_FOUND;
 	op_list_append(&from->found, op);
 	return DICOMM_SUCCESS;
@@ -427,7 +328,7 @@ static bool is_message(struct partner *from, const struct head *head,
 		return false;
 	if (head->what == OFFER)
 		return !len && head->id != HEAD;
-	if (head->count > TAGGED_EAGER || len != head->count * each)
+	if (head->count > HEADED_EAGER || len != head->count * each)
 		return false;
 	from->borrowed += len + COST;
 	return from->borrowed - from->taken <= TAGGED_LENT;
@@ -469,6 +370,13 @@ static dicomm_result_t answered(struct dicomm_comm *comm, int source,
 			    "none",
 			    source, id);
 	op->tagged.state = TAGGED_MOVING;
+	op->tagged.out =
+		(struct message_send){.peer = &comm->peers[source],
+				      .class = TP_TAGGED,
+				      .signature = id,
+				      .from = op->call.send,
+				      .bytes = op->tagged.bytes,
+				      .threshold = comm->map_threshold};
 	op_list_remove(&to->offered, op);
 	op_list_append(&to->pushed, op);
 	return DICOMM_SUCCESS;
@@ -481,7 +389,7 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 	struct partner *from = partner_of(comm, source);
 	struct head head;
 
-	if (!body || len < sizeof(head) || len > room_stride())
+	if (!body || len < sizeof(head) || len > HEADED_STRIDE)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "tags: rank %d sent %s of %llu bytes as a head",
 			    source, body ? "a message" : "a reference",
@@ -514,37 +422,32 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 				  uint64_t seq, const struct tp_line *line)
 {
-	struct peer *peer = &comm->peers[source];
 	struct partner *from = partner_of(comm, source);
 	struct operation *op = from->coming.first;
-	const uint8_t *body = message_payload(channel_of(peer), seq, line);
-	uint64_t left;
+	struct message_receive *in;
+	const uint8_t *body;
 
 	while (op && op->tagged.id != line->signature)
 		op = op->tagged.next;
-	left = op ? op->tagged.bytes - op->tagged.moved : 0;
-	if (!op || !line->len || line->len > left ||
-	    (!body && (line->kind != TP_REF || line->len != left)))
+	if (!op)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "tags: rank %d sent %llu bytes of kind %u for "
-			    "offer %u, of which %llu are to come",
+			    "offer %u, which is none",
 			    source, (unsigned long long)line->len, line->kind,
-			    line->signature, (unsigned long long)left);
+			    line->signature);
+	in = &op->tagged.in;
+	TRY(message_receive_take(in, seq, line, &body));
 	if (!body) {
-		memcpy(&op->tagged.ref, line->room, sizeof(op->tagged.ref));
-		op->tagged.seq = seq;
 		op->tagged.state = TAGGED_READING;
 		op_list_remove(&from->coming, op);
 		op_list_append(&from->read, op);
 		return DICOMM_SUCCESS;
 	}
-	memcpy((uint8_t *)op->call.recv + op->tagged.moved, body, line->len);
+	memcpy(in->to, body, line->len);
 	comm->stats.bytes_ring += line->len;
-	op->tagged.moved += line->len;
-	left -= line->len;
 	/* From here on, the peer may write the line again. */
-	message_consumed(peer, TP_TAGGED, seq);
-	if (!left) {
+	message_receive_copied(in, seq, line->len);
+	if (!in->left) {
 		op_list_remove(&from->coming, op);
 		done(op);
 	}
@@ -590,59 +493,23 @@ static dicomm_result_t drain(struct dicomm_comm *comm, struct peer *peer,
 	return DICOMM_SUCCESS;
 }
 
-/* Read a part of what a reference refers to. */
-static dicomm_result_t read_part(struct operation *op, struct peer *peer,
-				 uint64_t *len)
-{
-	struct tagged_op *t = &op->tagged;
-	uint8_t *at = (uint8_t *)op->call.recv + t->moved;
-	uint64_t bytes = op->tagged.bytes;
-	dicomm_result_t status;
-	const void *src;
-
-	if (t->reading) {
-		*len = t->reading;
-		return peer->transport->read_status(peer->tp, TP_TAGGED,
-						    t->seq);
-	}
-	*len = bytes - t->moved < PIECE_BYTES ? bytes - t->moved : PIECE_BYTES;
-	status = peer->transport->map(peer->tp, &t->ref, bytes, &src);
-	if (status == DICOMM_SUCCESS) {
-		memcpy(at, (const uint8_t *)src + t->moved, *len);
-		op->comm->stats.bytes_mapped += *len;
-		return step_intact(peer);
-	}
-	if (status != DICOMM_ERR_UNSUPPORTED)
-		return status;
-	status = step_read(op->comm, peer, TP_TAGGED, t->seq, &t->ref, t->moved,
-			   at, *len);
-	if (status == DICOMM_IN_PROGRESS)
-		t->reading = *len;
-	return status;
-}
-
+/* Move a part of what a reference refers to. */
 static dicomm_result_t pull(struct operation *op, struct partner *from,
 			    bool *progressed)
 {
-	struct peer *peer = &op->comm->peers[op->call.root];
-	struct tagged_op *t = &op->tagged;
+	struct message_receive *in = &op->tagged.in;
+	dicomm_result_t status;
 	uint64_t len;
-	dicomm_result_t status = read_part(op, peer, &len);
 
-	if (status == DICOMM_IN_PROGRESS || status == DICOMM_AGAIN)
+	status = message_receive_piece(op->comm, in, in->to, MESSAGE_PIECE,
+				       &len);
+	if (status == DICOMM_AGAIN)
 		return DICOMM_SUCCESS;
 	TRY(status);
 	*progressed = true;
-	t->reading = 0;
-	t->moved += len;
-	if (t->moved < op->tagged.bytes) {
-		/* A sender in this process that aborts waits for whoever reads
-		 * its memory. */
-		peer->transport->release(peer->tp, TP_TAGGED,
-					 message_done(channel_of(peer)));
+	message_receive_moved(in, len);
+	if (in->left)
 		return DICOMM_SUCCESS;
-	}
-	message_consumed(peer, TP_TAGGED, t->seq);
 	op_list_remove(&from->read, op);
 	done(op);
 	return DICOMM_SUCCESS;
@@ -898,7 +765,7 @@ void tagged_free(struct dicomm_comm *comm)
 	if (t)
 		matching_free(&t->matching, release);
 	for (int r = 0; t && r < comm->ranks; r++)
-		free(t->partners[r].room);
+		free(t->partners[r].heads.at);
 	free(t);
 	comm->tagged = NULL;
 }

@@ -29,8 +29,6 @@
 
 /* Most bytes of unexpected messages from one rank. */
 #define TAGGED_LENT (UINT64_C(1) << 20)
-/* Most bytes of an eager message. */
-#define TAGGED_EAGER 4096
 
 /* Begins the operation: a send, or a receive whose message may be there
  * already. */

@@ -33,8 +33,10 @@ dicomm_result_t message_send_turn(struct message_send *s, bool *moved)
 
 	if (!s->moved && message_prefers_ref(peer, s->bytes, s->threshold) &&
 	    peer->transport->offer(peer->tp, s->from, s->bytes, TP_WANT_COPY,
-				   &ref))
+				   &ref)) {
 		TRY(put_ref(s, &ref));
+		*moved = true;
+	}
 	for (int i = 0; s->moved < s->bytes && i < MESSAGE_BUDGET; i++) {
 		uint64_t len = s->bytes - s->moved;
 

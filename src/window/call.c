@@ -129,7 +129,7 @@ void window_call_drop(struct own_call *own)
 		*at = c->next;
 	/* Its reply may be half here. */
 	if (c->coll == COLL_GET)
-		to->left = 0;
+		to->in.left = 0;
 }
 
 int window_call_awaits(const struct own_call *own)
@@ -248,7 +248,7 @@ static dicomm_result_t take_one(struct dicomm_comm *comm,
 		bool moved = false, more;
 		dicomm_result_t status;
 
-		if (!from->seq &&
+		if (!from->in.seq &&
 		    !(w.polls < POLLS_WITH_SPIN ? spin(peer)
 						: is_next_there(peer))) {
 			TRY(wait_longer(&w, comm, want->peer));

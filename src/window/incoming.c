@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/reduce/reduce.h"
 #include "src/base/log.h"
-#include "src/message/channel.h"
-#include "src/core/paths.h"
+#include "src/message/headed.h"
+#include "src/message/receive.h"
 #include "src/device/device.h"
 #include "src/window/window.h"
 
@@ -54,7 +53,7 @@ static dicomm_result_t land(struct dicomm_comm *comm, struct partner *from,
 
 	comm->stats.bytes_staged += len;
 	dev->unmarked = true;
-	TRY(dev->work->copy(dev->stream, from->to, st->device, len));
+	TRY(dev->work->copy(dev->stream, from->in.to, st->device, len));
 	return device_mark(dev, st);
 }
 
@@ -85,7 +84,7 @@ static dicomm_result_t deposit(struct dicomm_comm *comm, struct partner *from,
 			return DICOMM_AGAIN;
 	}
 	comm->stats.bytes_ring += len;
-	window_copy(st ? st->host : from->to, src, len);
+	window_copy(st ? st->host : from->in.to, src, len);
 	return st ? land(comm, from, st, len) : DICOMM_SUCCESS;
 }
 
@@ -190,7 +189,7 @@ static dicomm_result_t answered(int source, struct partner *from)
 	if (!c || c->out.head.get != from->now.get ||
 	    c->out.head.bytes != from->now.bytes)
 		return invalid(source, &from->now);
-	from->to = c->into;
+	from->in.to = c->into;
 	return DICOMM_SUCCESS;
 }
 
@@ -204,10 +203,10 @@ static inline bool take_whole(struct dicomm_comm *comm, struct partner *from,
 	struct window_head head;
 	uint64_t end;
 
-	if (!body || len < WINDOW_HEAD_BYTES || from->left)
+	if (!body || len < HEADED_BYTES || from->in.left)
 		return false;
 	window_head_load(&head, body);
-	if (head.what != WINDOW_PUT || head.bytes != len - WINDOW_HEAD_BYTES ||
+	if (head.what != WINDOW_PUT || head.bytes != len - HEADED_BYTES ||
 	    head.signal >= DICOMM_SIGNALS ||
 	    head.context >= DICOMM_SIGNAL_CONTEXTS ||
 	    !(row = from->signals[head.context]))
@@ -219,7 +218,7 @@ static inline bool take_whole(struct dicomm_comm *comm, struct partner *from,
 		    __builtin_add_overflow(head.offset, head.bytes, &end) ||
 		    end > w->bytes)
 			return false;
-		window_copy(w->at + head.offset, body + WINDOW_HEAD_BYTES,
+		window_copy(w->at + head.offset, body + HEADED_BYTES,
 			    head.bytes);
 	}
 	row[head.signal].arrived++;
@@ -235,16 +234,16 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 	struct partner *from = partner_of(comm, source);
 	struct window_head *head = &from->now;
 
-	if (__builtin_expect(!body || len < WINDOW_HEAD_BYTES || from->left, 0))
+	if (__builtin_expect(!body || len < HEADED_BYTES || from->in.left, 0))
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "windows: rank %d sent %s of %llu bytes as a head, "
 			    "and has %llu bytes to send",
 			    source, body ? "a message" : "a reference",
 			    (unsigned long long)len,
-			    (unsigned long long)from->left);
+			    (unsigned long long)from->in.left);
 	window_head_load(head, body);
-	body += WINDOW_HEAD_BYTES;
-	len -= WINDOW_HEAD_BYTES;
+	body += HEADED_BYTES;
+	len -= HEADED_BYTES;
 	if (head->what == WINDOW_GET)
 		return len ? invalid(source, head) : reply(comm, source, head);
 	if (head->what == WINDOW_REPLY)
@@ -255,139 +254,60 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 		   head->context >= DICOMM_SIGNAL_CONTEXTS)))
 		return invalid(source, head);
 	else if (head->bytes)
-		TRY(locate(comm, source, head, &from->to));
+		TRY(locate(comm, source, head, &from->in.to));
 	if (len && len != head->bytes)
 		return invalid(source, head);
 	if (len)
 		TRY(deposit(comm, from, body, len));
-	from->left = head->bytes - len;
-	return from->left ? DICOMM_SUCCESS : complete(comm, source, from);
+	from->in.left = head->bytes - len;
+	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
 }
 
-static dicomm_result_t take_bytes(struct dicomm_comm *comm, struct peer *peer,
+static dicomm_result_t take_bytes(struct dicomm_comm *comm,
 				  struct partner *from, uint64_t seq,
 				  const struct tp_line *line)
 {
-	const uint8_t *body = message_payload(window_channel(peer), seq, line);
+	int source = from->in.peer->rank;
+	const uint8_t *body;
 
-	if (line->signature != WINDOW_BYTES || !line->len ||
-	    line->len > from->left ||
-	    (!body && (line->kind != TP_REF || line->len != from->left)))
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "windows: rank %d sent %llu bytes of kind %u, "
-			    "signature %#x, and has %llu to send",
-			    peer->rank, (unsigned long long)line->len,
-			    line->kind, line->signature,
-			    (unsigned long long)from->left);
-	TRY(still_there(comm, peer->rank, from));
-	if (!body) {
-		memcpy(&from->ref, line->room, sizeof(from->ref));
-		from->ref_bytes = line->len;
-		from->seq = seq;
+	TRY(message_receive_take(&from->in, seq, line, &body));
+	TRY(still_there(comm, source, from));
+	if (!body)
 		return DICOMM_SUCCESS;
-	}
 	TRY(deposit(comm, from, body, line->len));
-	from->to += line->len;
-	from->left -= line->len;
-	message_consumed(peer, TP_WINDOW, seq);
-	return from->left ? DICOMM_SUCCESS : complete(comm, peer->rank, from);
+	message_receive_copied(&from->in, seq, line->len);
+	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
 }
 
-static void copy(const struct dicomm_comm *comm, struct partner *from,
-		 const void *src, uint64_t len)
+/* Move a part of what a reference refers to. */
+static dicomm_result_t pull(struct dicomm_comm *comm, struct partner *from,
+			    bool *moved)
 {
-	if (from->stage)
-		memcpy(from->stage->host, src, len);
-	else if (from->now.bytes >= comm->stream_bytes)
-		reduce_copy_stream(from->to, src, len);
-	else
-		memcpy(from->to, src, len);
-}
-
-static void count_read(struct dicomm_comm *comm, const struct peer *peer,
-		       dicomm_result_t status, uint64_t bytes)
-{
-	if (status == DICOMM_SUCCESS)
-		comm->stats.bytes_cma += bytes;
-	else if (peer->transport->intra_node)
-		comm->stats.bytes_ring += bytes;
-	else
-		comm->stats.bytes_rdma += bytes;
-}
-
-/* Read a part of what a reference refers to. */
-static dicomm_result_t read_part(struct dicomm_comm *comm, struct peer *peer,
-				 struct partner *from, uint64_t *len)
-{
-	uint64_t at = from->ref_bytes - from->left;
+	int source = from->in.peer->rank;
+	uint64_t most = MESSAGE_PIECE, len;
+	void *into = from->in.to;
 	dicomm_result_t status;
-	const void *src;
 
-	if (from->reading) {
-		*len = from->reading;
-		return peer->transport->read_status(peer->tp, TP_WINDOW,
-						    from->seq);
-	}
-	*len = from->left < WINDOW_PIECE ? from->left : WINDOW_PIECE;
+	TRY(still_there(comm, source, from));
 	if (device_has_memory(comm->dev)) {
 		if (!from->stage)
 			from->stage = landing(comm, from);
 		if (!from->stage)
-			return DICOMM_AGAIN;
-		if (*len > comm->dev->stage_bytes)
-			*len = comm->dev->stage_bytes;
+			return DICOMM_SUCCESS;
+		into = from->stage->host;
+		if (most > comm->dev->stage_bytes)
+			most = comm->dev->stage_bytes;
 	}
-	status = peer->transport->map(peer->tp, &from->ref, from->ref_bytes,
-				      &src);
-	if (status == DICOMM_SUCCESS) {
-		copy(comm, from, (const uint8_t *)src + at, *len);
-		comm->stats.bytes_mapped += *len;
-		return peer->transport->intact
-			       ? peer->transport->intact(peer->tp)
-			       : DICOMM_SUCCESS;
-	}
-	if (status != DICOMM_ERR_UNSUPPORTED)
-		return status;
-	status = peer->transport->read(
-		peer->tp, TP_WINDOW, from->seq, &from->ref, at,
-		from->stage ? from->stage->host : from->to, *len);
-	if (status == DICOMM_IN_PROGRESS)
-		from->reading = *len;
-	if (status == DICOMM_IN_PROGRESS || status == DICOMM_SUCCESS)
-		count_read(comm, peer, status, *len);
-	return status;
-}
-
-static dicomm_result_t pull(struct dicomm_comm *comm, struct peer *peer,
-			    struct partner *from, bool *moved)
-{
-	dicomm_result_t status;
-	uint64_t len;
-
-	TRY(still_there(comm, peer->rank, from));
-	status = read_part(comm, peer, from, &len);
-	if (status == DICOMM_IN_PROGRESS || status == DICOMM_AGAIN)
+	status = message_receive_piece(comm, &from->in, into, most, &len);
+	if (status == DICOMM_AGAIN)
 		return DICOMM_SUCCESS;
 	TRY(status);
 	if (from->stage)
 		TRY(land(comm, from, from->stage, len));
 	from->stage = NULL;
 	*moved = true;
-	from->reading = 0;
-	from->to += len;
-	from->left -= len;
-	if (from->left) {
-		/* A sender in this process that aborts waits for whoever reads
-		 * its memory. */
-		peer->transport->release(peer->tp, TP_WINDOW,
-					 message_done(window_channel(peer)));
-		return DICOMM_SUCCESS;
-	}
-	message_consumed(peer, TP_WINDOW, from->seq);
-	/* Its sender waits for that. */
-	peer->transport->flush(peer->device);
-	from->seq = 0;
-	return complete(comm, peer->rank, from);
+	message_receive_moved(&from->in, len);
+	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
 }
 
 dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
@@ -409,9 +329,9 @@ dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
 		TRY(status);
 		*moved = true;
 	}
-	if (from->seq) {
-		TRY(pull(comm, peer, from, moved));
-		*more = !from->seq;
+	if (from->in.seq) {
+		TRY(pull(comm, from, moved));
+		*more = !from->in.seq;
 		return DICOMM_SUCCESS;
 	}
 	line = message_arrived(channel, seq);
@@ -420,7 +340,7 @@ dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
 		return DICOMM_SUCCESS;
 	channel->in_base = seq;
 	if (__builtin_expect(line->signature != WINDOW_HEAD, 0)) {
-		status = take_bytes(comm, peer, from, seq, line);
+		status = take_bytes(comm, from, seq, line);
 	} else {
 		body = message_payload(channel, seq, line);
 		if (!take_whole(comm, from, body, line->len))

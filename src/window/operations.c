@@ -9,6 +9,7 @@
 #include "src/core/host_access.h"
 #include "src/device/device.h"
 #include "src/stream/submit.h"
+#include "src/message/headed.h"
 #include "src/window/window.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
@@ -189,7 +190,7 @@ static inline bool put_at_once(const void *local, size_t count,
 	    win->magic != WINDOW_MAGIC || win->comm != comm)
 		return false;
 	if (__builtin_mul_overflow(count, type_bytes(type), &bytes) || !bytes ||
-	    bytes > WINDOW_EAGER ||
+	    bytes > HEADED_EAGER ||
 	    __builtin_add_overflow(offset, bytes, &end) ||
 	    end > win->sizes[peer] || !host_access_quick(local, bytes, NULL, 0))
 		return false;

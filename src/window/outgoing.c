@@ -4,53 +4,19 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/message/channel.h"
-#include "src/core/paths.h"
 #include "src/device/device.h"
-#include "src/message/send.h"
+#include "src/message/headed.h"
 #include "src/window/window.h"
-
-#define STRIDE (WINDOW_HEAD_BYTES + WINDOW_EAGER)
-
-static uint32_t eager_bytes(const struct peer *peer)
-{
-	uint64_t most = peer->limits.eager_bytes - WINDOW_HEAD_BYTES;
-
-	return most < WINDOW_EAGER ? (uint32_t)most : WINDOW_EAGER;
-}
-
-static uint32_t power_of_two(uint32_t least)
-{
-	uint32_t n = 1;
-
-	while (n < least)
-		n *= 2;
-	return n;
-}
 
 dicomm_result_t outgoing_connect(struct dicomm_comm *comm, int rank)
 {
 	struct partner *to = partner_of(comm, rank);
-	struct peer *peer = &comm->peers[rank];
-	dicomm_result_t status;
 
-	if (to->room)
+	if (to->heads.at)
 		return DICOMM_SUCCESS;
-	TRY(comm_peer(comm, rank, &peer));
-	if (peer->limits.eager_bytes <= WINDOW_HEAD_BYTES)
-		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "rank %d: %s has no one-sided messages there", rank,
-			    peer->transport->name);
-	to->eager = eager_bytes(peer);
-	to->room_mask = power_of_two(peer->limits.slots) - 1;
-	to->room = malloc((to->room_mask + 1) * STRIDE);
-	if (!to->room)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "windows: no memory for messages to rank %d", rank);
+	TRY(headed_connect(comm, rank, TP_WINDOW, &to->heads));
 	comm->windows->outs[comm->windows->nouts++] = rank;
-	/* Messages wait until it is connected. */
-	status = channel_connect_out(peer, TP_WINDOW);
-	return status == DICOMM_AGAIN ? DICOMM_SUCCESS : status;
+	return DICOMM_SUCCESS;
 }
 
 void outgoing_add(struct partner *to, struct transfer *t)
@@ -78,28 +44,24 @@ void outgoing_remove(struct partner *to, const struct transfer *t)
 		to->unsent = t->next;
 }
 
-/* A head and the bytes that go with it, len of them. They lie where nothing
- * changes them while the transport may still read them. */
+/* A head and the bytes that go with it, len of them. */
 static inline dicomm_result_t put_with(struct peer *peer,
 				       const struct partner *to,
 				       struct window_words words,
 				       const void *from, uint64_t len)
 {
-	struct channel *channel = window_channel(peer);
-	uint64_t seq = channel->out_base + 1;
-	uint8_t *room;
+	uint8_t *at = headed_place(&to->heads, peer, TP_WINDOW);
 
-	if (!message_has_credit(peer, channel, seq))
+	if (!at)
 		return DICOMM_AGAIN;
-	room = to->room + (seq & to->room_mask) * STRIDE;
-	memcpy(room, &words.first, 8);
-	memcpy(room + 8, &words.offset, 8);
-	memcpy(room + 16, &words.bytes, 8);
-	memcpy(room + 24, &words.last, 8);
+	memcpy(at, &words.first, 8);
+	memcpy(at + 8, &words.offset, 8);
+	memcpy(at + 16, &words.bytes, 8);
+	memcpy(at + 24, &words.last, 8);
 	if (len)
-		window_copy(room + WINDOW_HEAD_BYTES, from, len);
-	return message_put_next(peer, TP_WINDOW, WINDOW_HEAD, TP_DATA, room,
-				WINDOW_HEAD_BYTES + len, NULL);
+		window_copy(at + HEADED_BYTES, from, len);
+	return message_put_next(peer, TP_WINDOW, WINDOW_HEAD, TP_DATA, at,
+				HEADED_BYTES + len, NULL);
 }
 
 static dicomm_result_t put_head(struct dicomm_comm *comm, struct peer *peer,
@@ -107,7 +69,7 @@ static dicomm_result_t put_head(struct dicomm_comm *comm, struct peer *peer,
 {
 	uint64_t bytes =
 		t->head.what == WINDOW_GET || t->on_device ? 0 : t->head.bytes;
-	uint64_t len = bytes <= to->eager ? bytes : 0;
+	uint64_t len = bytes <= to->heads.eager ? bytes : 0;
 
 	if (!window_channel(peer)->out.released)
 		TRY(channel_connect_out(peer, TP_WINDOW));
@@ -225,7 +187,7 @@ bool outgoing_quick(struct dicomm_comm *comm, int rank, const void *from,
 	const struct partner *to = partner_of(comm, rank);
 	struct peer *peer = &comm->peers[rank];
 
-	if (!to->room || to->first || bytes > to->eager ||
+	if (!to->heads.at || to->first || bytes > to->heads.eager ||
 	    !window_channel(peer)->out.released)
 		return false;
 	/* A failure comes again, and is reported then. */

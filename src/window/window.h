@@ -28,13 +28,9 @@
 #include "src/core/comm.h"
 
 #define WINDOW_MAGIC UINT64_C(0xd1c0317d0b5e00a7)
-/* Most bytes in one message with the head; more follow it */
-#define WINDOW_EAGER 4096
-/* Bytes copied, and messages taken or put, in one turn */
-#define WINDOW_PIECE (UINT64_C(1) << 20)
+/* Messages taken in one turn */
 #define WINDOW_BUDGET 64
 #define WINDOW_NO_SIGNAL UINT16_MAX
-#define WINDOW_HEAD_BYTES 32 /* as it travels */
 
 /* Signatures of messages */
 #define WINDOW_HEAD UINT32_C(0x77696e31)
@@ -162,20 +158,11 @@ struct partner {
 	/* To the peer: transfers that are not done; those from `unsent` on are
 	 * not put as a whole. */
 	struct transfer *first, *unsent;
-	/* Heads, with bytes that go with them, while they are sent: a place for
-	 * each slot, and room_mask + 1 of them */
-	uint8_t *room;
-	uint32_t room_mask;
-	uint32_t eager;           /* most bytes that go with a head */
+	struct headed_places heads;
 	struct window_call *gets; /* that wait for their reply */
 	/* From the peer: the transfer whose bytes are to come */
 	struct window_head now;
-	uint8_t *to;
-	uint64_t left;
-	struct tp_ref ref;
-	uint64_t ref_bytes;
-	uint64_t seq;     /* of that reference; 0: none */
-	uint64_t reading; /* bytes of a read under way */
+	struct message_receive in;
 	/* To a device: the staging buffer that bytes are read into; copies so
 	 * far from such buffers; and whether the last one ends the transfer */
 	struct stage *stage;

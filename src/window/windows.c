@@ -20,6 +20,8 @@ dicomm_result_t windows_know(struct dicomm_comm *comm, int rank)
 	TRY(comm_peer(comm, rank, &peer));
 	TRY(channel_connect_in(comm, peer, TP_WINDOW));
 	w->partners[rank].known = true;
+	w->partners[rank].in = (struct message_receive){
+		.peer = peer, .class = TP_WINDOW, .signature = WINDOW_BYTES};
 	w->known[w->nknown++] = rank;
 	return DICOMM_SUCCESS;
 }
@@ -33,7 +35,7 @@ static void look_for_one(struct dicomm_comm *comm)
 
 	w->look = rank + 1 < comm->ranks ? rank + 1 : 0;
 	if (w->partners[rank].known || !comm->peers[rank].transports ||
-	    (rank == comm->rank ? !w->partners[rank].room
+	    (rank == comm->rank ? !w->partners[rank].heads.at
 				: control_gone(comm->control, rank)))
 		return;
 	/* It may leave at this moment. Whoever waits for it is told. */
@@ -88,7 +90,7 @@ static void free_all(struct dicomm_comm *comm)
 			if (t->owned)
 				free(t);
 		}
-		free(p->room);
+		free(p->heads.at);
 		for (int c = 0; c < DICOMM_SIGNAL_CONTEXTS; c++)
 			free(p->signals[c]);
 	}
