@@ -74,6 +74,7 @@ static _Thread_local int own_rank = -1;
 static _Thread_local char last_error[TEXT_BYTES];
 static _Thread_local bool holds;
 static _Thread_local bool catches;
+static _Thread_local bool demotes;
 static _Thread_local unsigned nkept;
 static _Thread_local struct kept {
 	enum log_level level;
@@ -471,6 +472,8 @@ void log_write(enum log_level level, const char *file, int line,
 	if (n >= (int)sizeof(text))
 		strcpy(text + sizeof(text) - 4, "...");
 	one_line(text);
+	if (demotes && level == LOG_ERROR)
+		level = LOG_INFO;
 	if (catches && level == LOG_ERROR)
 		log_set_last_error(text);
 	else
@@ -487,6 +490,11 @@ void log_repeat(void)
 void log_catch(bool on)
 {
 	catches = on;
+}
+
+void log_demote(bool on)
+{
+	demotes = on;
 }
 
 void log_hold(void)

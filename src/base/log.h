@@ -45,6 +45,10 @@ void log_set_last_error(const char *text);
 /* While it is on, an error of this thread only becomes the last error: the
  * caller goes on another way, or reports it. Not nested. */
 void log_catch(bool on);
+/* While it is on, an error of this thread is a line of level info, and not the
+ * last error: what fails is only tried, and the user never asked for it. Not
+ * nested. */
+void log_demote(bool on);
 /* log_hold() keeps the messages of this thread back while it holds a lock that
  * a sink could take. log_release() then writes the first few, or drops all of
  * them. If there are too many, an error replaces the last one that was kept.

@@ -131,8 +131,8 @@ static void provide(struct host_maps *maps, const struct accel_export *where)
 	}
 	if (maps->work->map_host(maps->index, p->base, p->where.bytes, true,
 				 &device) != DICOMM_SUCCESS)
-		log_info("memory of process %d is not read in place: %s",
-			 where->pid, log_last_error());
+		log_info("memory of process %d is not read in place",
+			 where->pid);
 	pthread_mutex_lock(&maps->lock);
 	p->device = device;
 	pthread_mutex_unlock(&maps->lock);
@@ -160,12 +160,14 @@ static void follow(struct host_maps *maps)
 void host_map_refresh(struct host_maps *maps)
 {
 	/* A log sink may want the lock, so messages are kept until it
-	 * is released. */
+	 * is released. Memory that its owner has freed is no error. */
 	log_hold();
+	log_demote(true);
 	if (streams_unblocked_begin(maps->work, maps->index)) {
 		follow(maps);
 		streams_unblocked_end();
 	}
+	log_demote(false);
 	log_release(true);
 }
 

@@ -189,8 +189,10 @@ int ipc_offer(struct ipc *ipc, const void *at, const struct lease *lease)
 
 	/* Memory that cannot be exported is no error. */
 	log_hold();
+	log_demote(true);
 	status = ipc->accel->work->mem_export(at, &handle);
-	log_release(log_enabled(LOG_INFO));
+	log_demote(false);
+	log_release(true);
 	if (status != DICOMM_SUCCESS)
 		return -1;
 	pthread_mutex_lock(&ipc->lock);
@@ -330,12 +332,14 @@ void ipc_refresh(void)
 	if (!v)
 		return;
 	log_hold();
+	log_demote(true);
 	pthread_mutex_lock(&lock);
 	for (v = views; v; v = v->next)
 		if (is_behind(v))
 			follow(v);
 	pthread_mutex_unlock(&lock);
-	log_release(log_enabled(LOG_INFO));
+	log_demote(false);
+	log_release(true);
 }
 
 static bool is_wanted(void)

@@ -387,6 +387,23 @@ START_TEST(what_is_held_back_is_written_or_dropped_later)
 }
 END_TEST
 
+START_TEST(what_was_only_tried_is_no_error)
+{
+	log_set_last_error("of before");
+	log_demote(true);
+	log_error("tried");
+	log_hold();
+	log_error("tried again");
+	log_demote(false);
+	log_release(true);
+	ck_assert_str_eq(log_last_error(), "of before");
+	ck_assert_int_eq(capture_count("ERROR"), 0);
+	log_error("failed");
+	ck_assert_str_eq(log_last_error(), "failed");
+	ck_assert_int_eq(capture_count("ERROR"), 1);
+}
+END_TEST
+
 START_TEST(lines_of_threads_do_not_mix)
 {
 	pthread_t threads[THREADS];
@@ -594,6 +611,7 @@ int main(void)
 	tcase_add_test(tcase, rank_sink_and_last_error_belong_to_a_thread);
 	tcase_add_test(tcase, the_last_error_can_be_set_to_itself);
 	tcase_add_test(tcase, what_is_held_back_is_written_or_dropped_later);
+	tcase_add_test(tcase, what_was_only_tried_is_no_error);
 	tcase_add_test(tcase, lines_of_threads_do_not_mix);
 	tcase_add_test(tcase, fail_logs_once_and_try_passes_on);
 	tcase_add_test(tcase, a_broken_pipe_ends_nothing);

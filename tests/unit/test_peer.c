@@ -50,7 +50,8 @@ START_TEST(a_connect_waits_for_nobody)
 	peer = &comm->peers[1];
 	peer->rank = 1;
 	peer->transport = &silent;
-	ck_assert_int_eq(channel_connect_out(peer, TP_COLLECTIVE), DICOMM_AGAIN);
+	ck_assert_int_eq(channel_connect_out(peer, TP_COLLECTIVE),
+			 DICOMM_AGAIN);
 	ck_assert_ptr_null(peer->channel[TP_COLLECTIVE].out.released);
 	comm_free(comm);
 }
