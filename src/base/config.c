@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a parameter is read: from the DICOMM_ variable, else from the NCCL
- * variable with the same meaning, else the default.
+ * variable with the same meaning, else from a file, else the default.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "src/base/config_file.h"
 #include "src/base/fork.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
@@ -123,7 +124,8 @@ struct value {
 	char digits[24]; /* text of a number */
 	int64_t number;
 	const char *variable; /* the variable that set it; NULL: default */
-	char origin[64];
+	const struct config_line *line; /* where; NULL: in the environment */
+	char origin[128];
 	const char *shown;   /* the text with secrets hidden */
 	char *given;         /* text of the variable */
 	const char *wanted;  /* instead of it; NULL: it is taken */
@@ -323,32 +325,46 @@ static const char *variable(const char *name)
 	return text && *text ? text : NULL;
 }
 
-/* Returns the text, or NULL if neither variable of the row is set. */
-static const char *text_of(const struct row *row, const char **name)
-{
-	const char *text;
+/* What a row was given. text is NULL if that is nothing. */
+struct setting {
+	const char *name, *text;
+	const struct config_line *line;
+};
 
-	*name = row->name;
-	text = variable(*name);
-	if (text)
-		return text;
-	*name = row->nccl;
-	return variable(*name);
+static struct setting setting_of(const struct row *row)
+{
+	struct setting s = {.name = row->name, .text = variable(row->name)};
+
+	if (s.text)
+		return s;
+	s.text = variable(row->nccl);
+	if (s.text) {
+		s.name = row->nccl;
+		return s;
+	}
+	s.line = config_file_line(row->name);
+	if (s.line && *s.line->text)
+		s.text = s.line->text;
+	else
+		s.line = NULL;
+	return s;
 }
 
-static void load_value(const struct row *row, const char *name,
-		       const char *text, struct value *value)
+static void load_value(const struct row *row, struct setting s,
+		       struct value *value)
 {
 	const char *bad;
 
 	strcpy(value->origin, "default");
-	if (text) {
-		value->wanted = parse(row, text, value);
-		value->variable = name;
-		value->given = strdup(text);
+	if (s.text) {
+		value->wanted = parse(row, s.text, value);
+		value->variable = s.name;
+		value->line = s.line;
+		value->given = strdup(s.text);
 		if (!value->wanted) {
-			snprintf(value->origin, sizeof(value->origin),
-				 "environment %s", name);
+			snprintf(value->origin, sizeof(value->origin), "%s %s",
+				 s.line ? "file" : "environment",
+				 s.line ? s.line->path : s.name);
 			return;
 		}
 	}
@@ -359,11 +375,9 @@ static void load_value(const struct row *row, const char *name,
 
 static void load(void)
 {
-	for (int i = 0; i < CONFIG_KEYS; i++) {
-		const char *name, *text = text_of(&rows[i], &name);
-
-		load_value(&rows[i], name, text, &values[i]);
-	}
+	config_files_read();
+	for (int i = 0; i < CONFIG_KEYS; i++)
+		load_value(&rows[i], setting_of(&rows[i]), &values[i]);
 }
 
 static void print_wanted(const struct row *row, const char *wanted, char *text,
@@ -389,6 +403,17 @@ static void print_wanted(const struct row *row, const char *wanted, char *text,
 	}
 }
 
+/* " of /etc/dicomm.conf" */
+static const char *of(const struct config_line *line)
+{
+	return line ? " of " : "";
+}
+
+static const char *path_of(const struct config_line *line)
+{
+	return line ? line->path : "";
+}
+
 /* "DICOMM_SPIN many is not valid (wanted: a whole number)" */
 static void print_rejected(const struct row *row, const struct value *value,
 			   char *text, size_t room)
@@ -396,11 +421,12 @@ static void print_rejected(const struct row *row, const struct value *value,
 	char wanted[160];
 
 	print_wanted(row, value->wanted, wanted, sizeof(wanted));
-	snprintf(text, room, "%s %s is not valid (wanted: %s)", value->variable,
+	snprintf(text, room, "%s %s%s%s is not valid (wanted: %s)",
+		 value->variable,
 		 (row->flags & (SECRET | ID)) ? HIDDEN
 		 : value->given               ? value->given
 					      : "",
-		 wanted);
+		 of(value->line), path_of(value->line), wanted);
 }
 
 static void report_row(const struct row *row, const struct value *value)
@@ -414,10 +440,16 @@ static void report_row(const struct row *row, const struct value *value)
 		else
 			log_warn("%s, using the default %s", text,
 				 *row->value ? row->value : "(unset)");
+	} else if (value->line) {
+		log_info("%s %s is from %s", row->name, value->shown,
+			 value->line->path);
 	} else if (value->variable && value->variable != row->name) {
 		log_info("%s is not set, taking %s %s", row->name,
 			 value->variable, value->shown);
 	}
+	if ((row->flags & SECRET) && value->line && value->line->exposed)
+		log_warn("%s is in %s, which others can read", row->name,
+			 value->line->path);
 }
 
 /* Returns the edit distance (Levenshtein) of two short names. */
@@ -466,13 +498,18 @@ static size_t common_prefix(const char *name, size_t len, const char *other)
 	return n;
 }
 
-static void report_variable(const char *name, size_t len)
+static void report_variable(const char *name, size_t len,
+			    const struct config_line *line)
 {
 	const char *nearest = NULL;
 	size_t least = SIZE_MAX, begins = 0, d, same;
 
-	if (ignored(name, len))
+	if (ignored(name, len)) {
+		if (line)
+			log_warn("%s of %s is read from the environment only",
+				 name, line->path);
 		return;
+	}
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		d = distance(name, len, rows[i].name);
 		if (d == 0)
@@ -486,26 +523,34 @@ static void report_variable(const char *name, size_t len)
 			nearest = rows[i].name;
 		}
 	}
-	log_warn("%.*s is not a variable of this library; the nearest is %s",
-		 (int)(len < 100 ? len : 100), name, nearest);
+	log_warn("%.*s%s%s is not a variable of this library; the nearest is "
+		 "%s",
+		 (int)(len < 100 ? len : 100), name, of(line), path_of(line),
+		 nearest);
 }
 
 static void report(void)
 {
+	const struct config_line *line;
+
+	if (*config_file_error())
+		log_warn("%s: no communicator can be made",
+			 config_file_error());
+	for (int i = 0; (line = config_file_line_at(i)); i++)
+		report_variable(line->name, strlen(line->name), line);
 	for (int i = 0; i < CONFIG_KEYS; i++)
 		report_row(&rows[i], &values[i]);
 	for (char **e = environ; e && *e; e++)
 		if (!strncmp(*e, PREFIX, strlen(PREFIX)))
-			report_variable(*e, strcspn(*e, "="));
+			report_variable(*e, strcspn(*e, "="), NULL);
 }
 
-static bool is_given(const struct value *value, const char *name,
-		     const char *text)
+static bool is_given(const struct value *value, struct setting s)
 {
-	if (!text)
+	if (!s.text)
 		return !value->variable;
-	return value->variable == name && value->given &&
-	       !strcmp(value->given, text);
+	return value->variable == s.name && value->line == s.line &&
+	       value->given && !strcmp(value->given, s.text);
 }
 
 /* Returns the value of a live row, with the lock held; *made becomes true if
@@ -513,17 +558,17 @@ static bool is_given(const struct value *value, const char *name,
 static struct value *find_live(const struct row *row, struct value *first,
 			       bool *made)
 {
-	const char *name, *text = text_of(row, &name);
+	struct setting s = setting_of(row);
 	struct value *value = first;
 
-	while (value && !is_given(value, name, text))
+	while (value && !is_given(value, s))
 		value = value->other;
 	if (value)
 		return value;
 	value = calloc(1, sizeof(*value));
 	if (!value)
 		return first;
-	load_value(row, name, text, value);
+	load_value(row, s, value);
 	value->other = first->other;
 	first->other = value;
 	*made = true;
@@ -558,6 +603,10 @@ dicomm_result_t config_check(void)
 {
 	char text[512];
 
+	get(CONFIG_CONF); /* reads the files */
+	if (*config_file_error())
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s",
+			    config_file_error());
 	for (int i = 0; i < CONFIG_KEYS; i++) {
 		const struct value *value = get((enum config_key)i);
 

@@ -2,10 +2,10 @@
 /*
  * The parameters of the library. config_rows.h has a row for each DICOMM_
  * variable: its type, default and help. Where its flags say so, the NCCL_
- * variable of the same name counts if the DICOMM_ variable is not set.
- * Variables are read once, at first use, but those that say who this process
- * is in its next job each time. For an unknown DICOMM_ variable there is a
- * warning that suggests the nearest name.
+ * variable of the same name counts if the DICOMM_ variable is not set, and then
+ * a file (config_file.h). Variables are read once, at first use, but those that
+ * say who this process is in its next job each time. For an unknown DICOMM_
+ * variable there is a warning that suggests the nearest name.
  */
 #ifndef DICOMM_BASE_CONFIG_H
 #define DICOMM_BASE_CONFIG_H

@@ -23,6 +23,9 @@ ROW(COMM_ID, STRING(""), NCCL | LIVE | ID,
 ROW(COMM_KEY, STRING(""), LIVE | SECRET,
     "secret that ranks prove to know when they join at DICOMM_COMM_ID, or by "
     "torchrun or Slurm; 64 hexadecimal digits are best (openssl rand -hex 32)")
+ROW(CONF, STRING(""), 0,
+    "file of such variables, lines NAME=VALUE, in the place of ~/.dicomm.conf; "
+    "/etc/dicomm.conf comes after it, the environment before both")
 ROW(DEBUG,
     CHOICE(LOG_DEFAULT, "none", "error", "version", "warn", "info", "debug",
 	   "trace"),

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/config.h"
@@ -30,6 +31,7 @@ static void setup(void)
 		free(name);
 	}
 	setenv("DICOMM_DEBUG", "info", 1);
+	setenv("HOME", "/nonexistent", 1);
 	capture_start();
 }
 
@@ -633,6 +635,167 @@ START_TEST(a_key_of_another_type_aborts)
 }
 END_TEST
 
+/* ---- files ---- */
+
+static char folder[] = "/tmp/dicomm_config_XXXXXX";
+static char path[sizeof(folder) + 20];
+
+static void write_file(const char *name, const char *text, mode_t mode)
+{
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	ck_assert_int_eq(fchmod(fileno(f), mode), 0);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+static void remove_files(void)
+{
+	static const char *const names[] = {"a.conf", ".dicomm.conf"};
+
+	for (int i = 0; i < LEN(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+static void setup_file(void)
+{
+	setup();
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void use_file(const char *text)
+{
+	write_file("a.conf", text, 0600);
+	setenv("DICOMM_CONF", path, 1);
+}
+
+START_TEST(a_file_sets_what_the_environment_does_not)
+{
+	char origin[160];
+
+	use_file("# of this cluster\n\n  DICOMM_SHM_SLOTS = 32 \n"
+		 "DICOMM_SHM_SLOTS=64\nDICOMM_TIMEOUT_MS=5\n"
+		 "DICOMM_IB_TIMEOUT=20\nDICOMM_SPIN=\nDICOMM_IB_SL=3\n"
+		 "DICOMM_RANK=4\n\tDICOMM_ALGO=allreduce:ring");
+	setenv("DICOMM_TIMEOUT_MS", "7", 1);
+	setenv("NCCL_IB_TIMEOUT", "21", 1);
+	ck_assert_int_eq(config_check(), DICOMM_SUCCESS);
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), 32);
+	ck_assert_int_eq(config_int(CONFIG_TIMEOUT_MS), 7);
+	ck_assert_int_eq(config_int(CONFIG_IB_TIMEOUT), 21);
+	ck_assert_int_eq(config_int(CONFIG_IB_SL), 3);
+	ck_assert_int_eq(config_int(CONFIG_SPIN), -1);
+	ck_assert_str_eq(config_string(CONFIG_ALGO), "allreduce:ring");
+	snprintf(origin, sizeof(origin), "file %s", path);
+	ck_assert_str_eq(row("DICOMM_SHM_SLOTS").origin, origin);
+	ck_assert_str_eq(row("DICOMM_SPIN").origin, "default");
+	ck_assert_int_eq(capture_count("DICOMM_SHM_SLOTS 32 is from"), 1);
+	ck_assert_int_eq(warnings(), 0);
+	/* It may be another rank next time. */
+	ck_assert_int_eq(config_int(CONFIG_RANK), 4);
+	setenv("DICOMM_RANK", "5", 1);
+	ck_assert_int_eq(config_int(CONFIG_RANK), 5);
+	unsetenv("DICOMM_RANK");
+	ck_assert_int_eq(config_int(CONFIG_RANK), 4);
+}
+END_TEST
+
+/* 1: the file that is asked for goes before that of the user. */
+START_TEST(a_user_has_a_file_at_home)
+{
+	write_file(".dicomm.conf", "DICOMM_SHM_SLOTS=8\nDICOMM_IB_SL=9\n",
+		   0600);
+	setenv("HOME", folder, 1);
+	if (_i)
+		use_file("DICOMM_SHM_SLOTS=4\n");
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), _i ? 4 : 8);
+	ck_assert_int_eq(config_int(CONFIG_IB_SL), _i ? 0 : 9);
+}
+END_TEST
+
+static const struct {
+	const char *text, *words;
+} bad_files[] = {
+	{"DICOMM_SPIN=3\nDICOMM_ENCRYPT on\n", "line 2 of %s: not NAME=VALUE"},
+	{"export DICOMM_ENCRYPT=on\n",
+	 "line 1 of %s: the name does not begin with DICOMM_"},
+	{"# here\nNCCL_IB_SL=3\n",
+	 "line 2 of %s: the name does not begin with DICOMM_"},
+	{"DICOMM_CONF=/x\n", "line 1 of %s: DICOMM_CONF names a file"},
+	{NULL, "%s: No such file or directory"},
+};
+
+START_TEST(nothing_begins_with_a_bad_file)
+{
+	char words[200];
+
+	use_file(bad_files[_i].text ? bad_files[_i].text : "");
+	if (!bad_files[_i].text)
+		unlink(path);
+	snprintf(words, sizeof(words), bad_files[_i].words, path);
+	ck_assert_int_eq(config_check(), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_msg(strstr(log_last_error(), words), "%s", log_last_error());
+	ck_assert_int_eq(capture_count("no communicator can be made"), 1);
+}
+END_TEST
+
+START_TEST(a_long_line_is_refused)
+{
+	char text[5000];
+
+	memset(text, 'x', sizeof(text) - 1);
+	memcpy(text, "DICOMM_ALGO=", 12);
+	text[sizeof(text) - 1] = '\0';
+	use_file(text);
+	ck_assert_int_eq(config_check(), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "line 1 of"));
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "too long"));
+}
+END_TEST
+
+START_TEST(what_is_wrong_in_a_file_is_told_with_its_path)
+{
+	char words[200];
+
+	use_file("DICOMM_SHM_SLOT=8\nDICOMM_SHM_SLOTS=3\n"
+		 "DICOMM_TORCH_DEFAULT=1\n");
+	ck_assert_int_eq(config_check(), DICOMM_SUCCESS);
+	ck_assert_int_eq(config_int(CONFIG_SHM_SLOTS), 16);
+	snprintf(words, sizeof(words),
+		 "DICOMM_SHM_SLOT of %s is not a variable", path);
+	ck_assert_int_eq(capture_count(words), 1);
+	snprintf(words, sizeof(words), "DICOMM_SHM_SLOTS 3 of %s is not valid",
+		 path);
+	ck_assert_int_eq(capture_count(words), 1);
+	ck_assert_int_eq(capture_count("environment only"), 1);
+	ck_assert_int_eq(warnings(), 3);
+}
+END_TEST
+
+START_TEST(a_bad_protection_in_a_file_is_refused)
+{
+	use_file("DICOMM_ENCRYPT=strong\n");
+	ck_assert_int_eq(config_check(), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), path));
+}
+END_TEST
+
+START_TEST(a_secret_in_a_file_is_the_users_own)
+{
+	write_file("a.conf", "DICOMM_COMM_KEY=sesame\n", _i ? 0644 : 0600);
+	setenv("DICOMM_CONF", path, 1);
+	ck_assert_str_eq(config_string(CONFIG_COMM_KEY), "sesame");
+	ck_assert_int_eq(capture_count("which others can read"), _i);
+	ck_assert_int_eq(capture_count("sesame"), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("config");
@@ -676,6 +839,17 @@ int main(void)
 		       threads_that_come_first_at_once_agree_and_warn_once);
 	tcase_add_loop_test_raise_signal(tcase, a_key_of_another_type_aborts,
 					 SIGABRT, 0, 4);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("files");
+	tcase_add_checked_fixture(tcase, setup_file, remove_files);
+	tcase_add_test(tcase, a_file_sets_what_the_environment_does_not);
+	tcase_add_loop_test(tcase, a_user_has_a_file_at_home, 0, 2);
+	tcase_add_loop_test(tcase, nothing_begins_with_a_bad_file, 0,
+			    LEN(bad_files));
+	tcase_add_test(tcase, a_long_line_is_refused);
+	tcase_add_test(tcase, what_is_wrong_in_a_file_is_told_with_its_path);
+	tcase_add_test(tcase, a_bad_protection_in_a_file_is_refused);
+	tcase_add_loop_test(tcase, a_secret_in_a_file_is_the_users_own, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
