@@ -315,7 +315,8 @@ struct transport {
 			       uint64_t len, const void **ptr);
 	/* Is what was loaded from mapped memory what the peer sent? ERR_REMOTE:
 	 * the peer has stopped meanwhile and may have reused the memory; do not
-	 * load from there any more. NULL: map() never succeeds. */
+	 * load from there any more. NULL: map() succeeds for what this rank
+	 * sends to itself only. */
 	dicomm_result_t (*intact)(struct tp_peer *peer);
 	/* Copy a part of the memory that message seq refers to; the message is
 	 * not released yet. One part at a time for each seq, and for at most 64
