@@ -71,15 +71,17 @@ static const char *take_line(char *line, struct config_line *l)
 
 static void take_file(FILE *in, const char *path)
 {
-	struct config_line l = {.path = strdup(path)};
+	char *copy = strdup(path);
+	struct config_line l = {.path = copy};
+	int before = nlines;
 	char line[LINE_BYTES];
 	const char *bad;
 	struct stat st;
 
 	l.exposed = fstat(fileno(in), &st) == 0 && (st.st_mode & 077);
-	if (!l.path)
+	if (!copy)
 		note(path, 0, "out of memory");
-	while (l.path && fgets(line, sizeof(line), in)) {
+	while (copy && fgets(line, sizeof(line), in)) {
 		l.number++;
 		bad = strchr(line, '\n') || feof(in) ? take_line(line, &l)
 						     : "too long";
@@ -88,6 +90,8 @@ static void take_file(FILE *in, const char *path)
 	}
 	if (ferror(in))
 		note(path, 0, strerror(errno));
+	if (nlines == before)
+		free(copy);
 }
 
 /* A file that is not asked for by name need not be there, nor be this user's,
