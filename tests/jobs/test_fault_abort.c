@@ -561,14 +561,9 @@ static void buffer_put(uint8_t *p, bool shared)
 		munmap(p, LARGE_BYTES);
 }
 
-/* Whether each byte is as the one before it: under the thread sanitizer, a look
- * at one byte after the other takes seconds. */
 static void check_poison(const uint8_t *p, const char *what)
 {
-	if (p[0] == POISON && !memcmp(p, p + 1, LARGE_BYTES - 1))
-		return;
-	for (size_t i = 0; i < LARGE_BYTES; i++)
-		JOB_CHECK(p[i] == POISON, "%s: byte %zu is %#x", what, i, p[i]);
+	job_check_bytes(p, LARGE_BYTES, POISON, what);
 }
 
 /* Runs in the rank that aborts: waits until the transfer is under way and the

@@ -91,14 +91,6 @@ static uint8_t *buffer_get(size_t bytes)
 	return p;
 }
 
-static void check_poison(const uint8_t *p, size_t bytes, const char *what)
-{
-	if (p[0] == POISON && !memcmp(p, p + 1, bytes - 1))
-		return;
-	for (size_t i = 0; i < bytes; i++)
-		JOB_CHECK(p[i] == POISON, "%s: byte %zu is %#x", what, i, p[i]);
-}
-
 /* Each has a part of the rows, and each wants all. */
 static dicomm_redistribute_t plan(const struct job_rank *me,
 				  const struct scene *s)
@@ -242,13 +234,13 @@ static void play(struct job_rank *me)
 	if (s->how != KILLED)
 		wait_until(&w->going, "the continuation");
 	job_sleep_ms(100);
-	check_poison(source, WHOLE / RANKS, "source");
-	check_poison(target, WHOLE, "target");
+	job_check_bytes(source, WHOLE / RANKS, POISON, "source");
+	job_check_bytes(target, WHOLE, POISON, "target");
 	JOB_TRY(dicomm_redistribute_free(p));
 	dicomm_host_stream_destroy(stream);
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
-	check_poison(target, WHOLE, "target after all");
+	job_check_bytes(target, WHOLE, POISON, "target after all");
 	munmap(source, WHOLE / RANKS);
 	munmap(target, WHOLE);
 }

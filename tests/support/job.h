@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "dicomm.h"
 
@@ -101,6 +102,10 @@ bool job_has_thread_sanitizer(void);
  * that lasts longer. */
 dicomm_result_t job_settled(dicomm_result_t status, dicomm_comm_t comm,
 			    double seconds);
+
+/* Each of so many bytes is `byte`, or the job ends. */
+void job_check_bytes(const uint8_t *at, size_t len, uint8_t byte,
+		     const char *what);
 
 /* The communicator has n ranks, of which this is the place-th, and adds up. */
 void job_check_sums(dicomm_comm_t comm, int n, int place);
