@@ -107,7 +107,8 @@ struct tp_outbox {
 /* What holds for all messages to and from a peer; the same on both sides. */
 struct tp_limits {
 	uint32_t eager_bytes; /* longest TP_DATA */
-	uint32_t slots;       /* of each inbox between the two */
+	/* Of each inbox between the two; a power of two, as tp_config.slots */
+	uint32_t slots;
 	/* Messages that may be in flight before the receiver must have sent a
 	 * credit. At most `slots`, since receivers send credits for several
 	 * messages at once. */

@@ -6,15 +6,6 @@
 #include "src/base/log.h"
 #include "src/core/paths.h"
 
-static uint32_t power_of_two(uint32_t least)
-{
-	uint32_t n = 1;
-
-	while (n < least)
-		n *= 2;
-	return n;
-}
-
 dicomm_result_t headed_connect(struct dicomm_comm *comm, int rank,
 			       enum tp_class c, struct headed_places *h)
 {
@@ -32,8 +23,8 @@ dicomm_result_t headed_connect(struct dicomm_comm *comm, int rank,
 	h->eager = peer->limits.eager_bytes - HEADED_BYTES < HEADED_EAGER
 			   ? (uint32_t)peer->limits.eager_bytes - HEADED_BYTES
 			   : HEADED_EAGER;
-	h->mask = power_of_two(peer->limits.slots) - 1;
-	h->at = malloc((size_t)(h->mask + 1) * HEADED_STRIDE);
+	h->mask = peer->limits.slots - 1;
+	h->at = malloc((size_t)peer->limits.slots * HEADED_STRIDE);
 	if (!h->at)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "no memory for messages to rank %d", rank);
