@@ -7,6 +7,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "src/base/config.h"
@@ -46,6 +48,20 @@ static inline void tcp_tune(int fd)
 	tcp_tune_data(fd);
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms,
 		   sizeof(silent_ms));
+}
+
+/* Why a connection has ended, by the errno that it gave. The kernel's word for
+ * a host that has been silent for too long names neither the host nor the
+ * parameter. */
+static inline void tcp_reason(int error, char *text, size_t len)
+{
+	if (error == ETIMEDOUT && tcp_silent_ms())
+		snprintf(text, len,
+			 "its host has not answered for %u s "
+			 "(DICOMM_TCP_SILENT_MS)",
+			 tcp_silent_ms() / 1000);
+	else
+		snprintf(text, len, "%s", strerror(error));
 }
 
 /* Returns true if this errno of accept() means that descriptors or memory are

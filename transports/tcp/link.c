@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "transports/tcp/tcp.h"
 
 void tcp_link_drop(struct tcp_link *link)
@@ -86,21 +87,22 @@ void tcp_link_ready(struct tcp_link *link)
 void tcp_link_lost(struct tcp_conn *c, int error)
 {
 	struct tcp_link *link = c->link;
+	char why[sizeof(link->cause)] = "the other side has closed it";
 
 	if (!link || c->close_received || link->peer_closed ||
 	    link->close_sent[c->index]) {
 		tcp_socket_drop(c);
 		return;
 	}
+	if (error)
+		tcp_reason(error, why, sizeof(why));
 	if (error == EBADMSG)
 		tcp_link_fail(link, DICOMM_ERR_REMOTE,
 			      "what came from it was changed on the way "
 			      "(DICOMM_ENCRYPT)");
 	else
 		tcp_link_fail(link, DICOMM_ERR_REMOTE,
-			      "the connection has ended: %s",
-			      error ? strerror(error)
-				    : "the other side has closed it");
+			      "the connection has ended: %s", why);
 }
 
 void tcp_link_on_close(struct tcp_conn *c)

@@ -106,9 +106,7 @@ static bool look(struct client *c, dicomm_result_t *status,
 	if (found == FRAME_MORE) {
 		err = conn_fill(&c->conn);
 		if (err && err != EAGAIN) {
-			snprintf(why, FRAME_TEXT, "%s",
-				 err == ENODATA ? "connection closed"
-						: strerror(err));
+			conn_reason(err, why);
 			*status = DICOMM_ERR_REMOTE;
 			return true;
 		}

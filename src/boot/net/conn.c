@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A connection that carries frames: buffers, queue, closing. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -8,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "src/boot/net/conn.h"
 
 /* Bytes of the first buffer; most connections need no larger one. */
@@ -443,9 +445,18 @@ static void deliver_frames(struct conn *c)
 	c->in_pos = c->in_len; /* nobody wants these bytes any more */
 }
 
+void conn_reason(int error, char text[FRAME_TEXT])
+{
+	if (error == ENODATA)
+		snprintf(text, FRAME_TEXT, "connection closed");
+	else
+		tcp_reason(error, text, FRAME_TEXT);
+}
+
 static void receive(struct conn *c)
 {
 	size_t got = 0, before;
+	char why[FRAME_TEXT];
 	int err;
 
 	while (got < TURN && !c->source.dead) {
@@ -454,8 +465,8 @@ static void receive(struct conn *c)
 		if (err == EAGAIN)
 			return;
 		if (err) {
-			lose(c, err == ENODATA ? "connection closed"
-					       : strerror(err));
+			conn_reason(err, why);
+			lose(c, why);
 			return;
 		}
 		got += c->in_len - before;
