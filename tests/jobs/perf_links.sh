@@ -124,7 +124,8 @@ if [ "${DICOMM_TEST_THREADS:-0}" = 1 ]; then
 	exit $bad
 fi
 # Two hosts that have one name, as containers may: each is measured, and the file
-# names none, for then it goes by their order. The port may be taken: try others.
+# names none, for then it goes by their order. (It may find islands, which have
+# names, on a machine that does other things.) The port may be taken: try others.
 for try in 0 1 2; do
 	port=$((20000 + ($$ * 7 + try * 1000) % 12000))
 	for rank in 1 0; do
@@ -141,7 +142,8 @@ for try in 0 1 2; do
 done
 [ $status -eq 0 ] || fail "two hosts of one name: $(cat "$out/twin.0")"
 [ "$(grep -c '"ranks": 1' "$out/twins.json")" -eq 2 ] &&
-	! grep -q '"name"\|"inside' "$out/twins.json" ||
+	! sed '/"islands"/,$d' "$out/twins.json" | grep -q '"name"' &&
+	! grep -q '"inside' "$out/twins.json" ||
 	fail "two hosts of one name: $(cat "$out/twins.json")"
 perf 0 simulate --topo "$out/twins.json" allreduce --ranks 2 -b 1K -e 1K
 DICOMM_DEBUG=warn
