@@ -39,7 +39,7 @@ static void prepare(void)
 	first_had = first;
 }
 
-static void parent(void)
+static void unlock_had(void)
 {
 	int first = first_had;
 
@@ -54,13 +54,15 @@ static void child(void)
 	for (int i = FORK_PLACES; i--;)
 		if ((handler = atomic_load(&handlers[i])))
 			handler();
-	for (int i = FORK_LOCKS; i--;)
+	/* Whoever has the others is not in this process. */
+	for (int i = 0; i < first_had; i++)
 		pthread_mutex_init(&fork_locks[i], NULL);
+	unlock_had();
 }
 
 static void setup(void)
 {
-	pthread_atfork(prepare, parent, child);
+	pthread_atfork(prepare, unlock_had, child);
 }
 
 void fork_lock(enum fork_place place)
