@@ -77,6 +77,11 @@ else
 	bad=1
 fi
 
+# The frameworks take a gigabyte, and minutes.
+if [ "$DICOMM_TEST_LONG" = 1 ]; then
+	"$python" "$top/python/tests/frameworks.py" || [ $? = 77 ] || bad=1
+fi
+
 # Its profile is one that dicomm-plan takes, if this build has that.
 if [ -x "$build/dicomm-plan" ] && [ -e "$out/profile.json" ]; then
 	echo '{"nodes": [{"ranks": 4, "inside_gbit_per_s": 10,' \
