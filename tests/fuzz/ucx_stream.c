@@ -190,7 +190,7 @@ static void make_device(void)
 	dev.base.config.ranks = 2;
 	dev.base.config.slots = READERS_SLOTS;
 	dev.base.config.slot_bytes = READERS_SLOT_BYTES;
-	dev.token = 7;
+	dev.base.token = 7;
 	dev.worker = (ucp_worker_h)(void *)&some;
 	dev.endpoints = endpoints;
 	dev.base.in = ins;
@@ -249,7 +249,7 @@ static size_t take(const uint8_t *data, size_t len)
 		n = len - RECORD - sizeof(head);
 	memcpy(&head, data + RECORD, sizeof(head));
 	if (!(data[1] & STRANGER)) {
-		head.token = dev.token;
+		head.token = dev.base.token;
 		head.rank = 1;
 	}
 	if (data[1] & RENDEZVOUS)

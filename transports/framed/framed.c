@@ -23,6 +23,8 @@ dicomm_result_t framed_open(struct framed *f, const struct framed_ops *ops,
 		return FAIL(DICOMM_ERR_SYSTEM, "%s: libsodium: cannot start",
 			    ops->name);
 	randombytes_buf(f->seal_key, sizeof(f->seal_key));
+	randombytes_buf(&f->token, sizeof(f->token));
+	f->network = framed_address_network();
 	f->in = calloc(channels, sizeof(*f->in));
 	f->out = calloc(channels, sizeof(*f->out));
 	return f->in && f->out ? DICOMM_SUCCESS

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "transports/terms.h"
 #include "transports/transport.h"
 
 #define FRAMED_READS                                            \
@@ -78,11 +79,21 @@ struct framed_message {
 	uint64_t bytes; /* of the body: len, or those of a reference */
 };
 
+/* The first bytes of an address. */
+struct framed_address {
+	uint32_t magic, version;
+	uint8_t proof[16]; /* of all bytes, with 0 here, by the config's key */
+	uint64_t token;    /* of the device: who connects to it has to know */
+	uint64_t network;  /* hash of machine and network namespace */
+	struct terms terms;
+};
+
 /* ---- the device ---- */
 
 /* What the transport does; the lock is held, unless noted. */
 struct framed_ops {
 	const char *name;
+	uint32_t magic, version; /* of its addresses */
 	size_t ref_bytes; /* of its references, which begin with an address */
 	/* Connect to the peer, and announce that this rank will use a channel
 	 * to it. */
@@ -111,6 +122,7 @@ struct framed {
 	_Atomic bool aborted;
 	const struct framed_ops *ops;
 	struct tp_config config;
+	uint64_t network, token; /* as its address says */
 	uint8_t seal_key[16];
 	struct framed_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
 	struct framed_out *_Atomic *out; /* the same */
@@ -208,6 +220,22 @@ dicomm_result_t framed_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 dicomm_result_t framed_release(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq);
 bool framed_flush(struct tp_device *dev);
+
+/* ---- address.c: what all addresses begin with; without the lock ---- */
+
+/* Fill in the head of an address of `bytes` bytes, and make a blob of it. The
+ * rest has to be there: the proof covers it. */
+void framed_address_make(const struct framed *f, struct framed_address *a,
+			 size_t bytes, struct tp_blob *blob);
+/* Take an address of at most `bytes` bytes out of a blob. False: it is not one,
+ * and `why` says so. The caller checks its length. */
+bool framed_address_parse(const struct framed *f, const struct tp_blob *blob,
+			  struct framed_address *a, size_t bytes, char *why,
+			  size_t len);
+/* Hash of machine and network namespace. */
+uint64_t framed_address_network(void);
+/* Returns false, and says that an address is not genuine. */
+bool framed_address_damaged(const struct framed *f, char *why, size_t len);
 
 /* ---- inbox.c ---- */
 

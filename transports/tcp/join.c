@@ -258,7 +258,7 @@ static void send_hello(struct tcp_conn *c)
 	h->slot_bytes = config->slot_bytes;
 	h->index = c->index;
 	h->count = c->link->count;
-	h->token = c->link->address->token;
+	h->token = c->link->address->base.token;
 	h->protection = c->dev->protection;
 	randombytes_buf(h->nonce, sizeof(h->nonce));
 	make_pair(c, h->public);
@@ -528,7 +528,7 @@ static void on_hello(struct tcp_conn *c)
 		return;
 	prove_hello(h, c->dev->base.config.key, proof);
 	if (status == DICOMM_SUCCESS && h->type == HELLO &&
-	    h->token == c->dev->token &&
+	    h->token == c->dev->base.token &&
 	    !sodium_memcmp(proof, h->proof, sizeof(proof))) {
 		send_answer(c);
 		return;

@@ -258,18 +258,14 @@ static enum tcp_protection protection_of(const char *value)
 	return p;
 }
 
-static const struct framed_ops framed_ops;
-
 static dicomm_result_t open_parts(struct tp_device *dev,
 				  const struct tp_config *config)
 {
-	TRY(framed_open(&dev->base, &framed_ops, config));
+	TRY(framed_open(&dev->base, &tcp_ops, config));
 	if (!dev->base.config.listen)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "tcp: rank %d cannot listen",
 			    dev->base.config.rank);
-	randombytes_buf(&dev->token, sizeof(dev->token));
-	dev->network = tcp_address_network();
 	dev->opened_ms = clock_ms();
 	dev->silent_ms = tcp_silent_ms();
 	dev->protection = protection_of(config_string(CONFIG_ENCRYPT));
@@ -303,11 +299,6 @@ static dicomm_result_t tcp_open(const struct tp_config *config,
 	return DICOMM_SUCCESS;
 }
 
-static void tcp_address(const struct tp_device *dev, struct tp_blob *address)
-{
-	tcp_address_make(dev, address);
-}
-
 /* ---- peers ---- */
 
 static bool tcp_reaches(struct tp_device *dev, const struct tp_blob *address,
@@ -317,13 +308,13 @@ static bool tcp_reaches(struct tp_device *dev, const struct tp_blob *address,
 
 	if (!tcp_address_parse(dev, address, &a, why, len))
 		return false;
-	if (a.rank >= (uint32_t)dev->base.config.ranks)
+	if (a.base.terms.rank >= (uint32_t)dev->base.config.ranks)
 		return true;
-	if (atomic_load(&dev->links[a.rank].peer_closed)) {
+	if (atomic_load(&dev->links[a.base.terms.rank].peer_closed)) {
 		snprintf(why, len, "it has closed its side");
 		return false;
 	}
-	if (atomic_load(&dev->links[a.rank].status)) {
+	if (atomic_load(&dev->links[a.base.terms.rank].status)) {
 		snprintf(why, len, "the connection to it has broken");
 		return false;
 	}
@@ -353,9 +344,8 @@ static dicomm_result_t tcp_peer_open(struct tp_device *dev, int rank,
 
 	if (!tcp_address_parse(dev, address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "tcp: rank %d: %s", rank, why);
-	TRY(terms_check_peer(
-		"tcp", config, config->slot_bytes, rank,
-		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
+	TRY(terms_check_peer("tcp", config, config->slot_bytes, rank,
+			     &a.base.terms));
 	framed_lock(&dev->base);
 	status = keep_address(&dev->links[rank], &a);
 	framed_unlock(&dev->base);
@@ -475,8 +465,10 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 				sizeof(request));
 }
 
-static const struct framed_ops framed_ops = {
+const struct framed_ops tcp_ops = {
 	.name = "tcp",
+	.magic = 0x50435444u, /* "DTCP" */
+	.version = 2,
 	.ref_bytes = sizeof(struct tcp_ref),
 	.open_channel = open_channel,
 	.status = link_status,
@@ -662,7 +654,7 @@ const struct transport transport_tcp = {
 	.slow_poll = true,
 	.usable = tcp_usable,
 	.open = tcp_open,
-	.address = tcp_address,
+	.address = tcp_address_make,
 	.close = tcp_close,
 	.reaches = tcp_reaches,
 	.peer_open = tcp_peer_open,

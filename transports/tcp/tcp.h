@@ -32,7 +32,7 @@
 #include "transports/progress_thread.h"
 #include "transports/transport.h"
 
-#define TCP_KEY 32
+#define TCP_KEY sizeof(((struct tp_config *)0)->key)
 #define TCP_NONCE 32
 #define TCP_PROOF 32
 #define TCP_CONNECTIONS 8 /* of a link, at most */
@@ -46,12 +46,7 @@ enum tcp_protection { TCP_CLEAR, TCP_SIGNED, TCP_ENCRYPTED, TCP_PROTECTIONS };
 /* ---- address.c: the address of a rank ---- */
 
 struct tcp_address {
-	uint32_t magic, version;
-	uint8_t proof[16]; /* of the bytes, with 0 here */
-	uint64_t token;    /* of this device: a hello must contain it */
-	uint64_t network;  /* hash of machine and network namespace */
-	uint32_t rank, ranks;
-	uint32_t slots, slot_bytes;
+	struct framed_address base;
 	uint32_t loopback;   /* it listens at a loopback address */
 	uint32_t protection; /* enum tcp_protection */
 	char listen[80];     /* "ADDRESS:PORT" */
@@ -61,7 +56,6 @@ struct tp_device;
 void tcp_address_make(const struct tp_device *dev, struct tp_blob *blob);
 bool tcp_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 		       struct tcp_address *a, char *why, size_t len);
-uint64_t tcp_address_network(void);
 /* Its value of DICOMM_ENCRYPT */
 const char *tcp_address_protection(uint32_t protection);
 
@@ -208,7 +202,6 @@ struct tcp_link {
  */
 struct tp_device {
 	struct framed base;
-	uint64_t network, token;
 	uint64_t opened_ms;
 	uint64_t silent_ms; /* how long a host may not answer; 0: for ever */
 	enum tcp_protection protection;
@@ -233,6 +226,8 @@ struct tp_device {
 	/* Polls so far; wait() and the progress thread set it. */
 	_Atomic uint32_t polls;
 };
+
+extern const struct framed_ops tcp_ops;
 
 /* The seal of a reference that this rank offers. */
 static inline uint64_t tcp_ref_seal(const struct tp_device *dev,

@@ -134,7 +134,6 @@ struct tp_device {
 	struct framed base;
 	struct ucx_interface interface;
 	bool tcp; /* UCX uses TCP and nothing else */
-	uint64_t network, token;
 	ucp_context_h context;
 	ucp_worker_h worker; /* NULL after abort() */
 	ucp_worker_h ended;  /* the worker that abort() has stopped */
@@ -162,6 +161,8 @@ struct tp_mem {
 	ucp_mem_h memory;
 	struct tp_mem *next;
 };
+
+extern const struct framed_ops ucx_ops;
 
 /* The seal of a reference that this rank offers. */
 static inline uint64_t ucx_ref_seal(const struct tp_device *dev,

@@ -71,7 +71,7 @@ dicomm_result_t ucx_endpoint_open(struct ucx_endpoint *endpoint,
 
 	if (endpoint->ep)
 		return DICOMM_SUCCESS;
-	endpoint->token = a->token;
+	endpoint->token = a->base.token;
 	status = ucx.ucp_ep_create(endpoint->dev->worker, &params,
 				   &endpoint->ep);
 	if (status == UCS_OK)

@@ -23,7 +23,7 @@ static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 {
 	if (len == sizeof(*head)) {
 		memcpy(head, header, sizeof(*head));
-		if (head->token == dev->token &&
+		if (head->token == dev->base.token &&
 		    head->rank < (uint32_t)dev->base.config.ranks &&
 		    head->channel_class < TP_CLASSES &&
 		    !dev->endpoints[head->rank].closed &&
@@ -60,7 +60,7 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 		return UCS_OK;
 	memcpy(blob.data, data, len);
 	if (!ucx_address_parse(dev, &blob, &a, why, sizeof(why)) ||
-	    a.rank != head.rank) {
+	    a.base.terms.rank != head.rank) {
 		log_warn("ucx: a hello from rank %" PRIu32 " is ignored: %s",
 			 head.rank, why);
 		return UCS_OK;

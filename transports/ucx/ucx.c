@@ -111,18 +111,14 @@ static dicomm_result_t open_tables(struct tp_device *dev)
 
 static void ucx_close(struct tp_device *dev);
 
-static const struct framed_ops framed_ops;
-
 static dicomm_result_t open_parts(struct tp_device *dev,
 				  const struct tp_config *config)
 {
 	char why[256];
 
-	TRY(framed_open(&dev->base, &framed_ops, config));
+	TRY(framed_open(&dev->base, &ucx_ops, config));
 	if (!ucx_load(why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: %s", why);
-	randombytes_buf(&dev->token, sizeof(dev->token));
-	dev->network = ucx_network();
 	ucx_interface_find(&dev->base.config, &dev->interface);
 	TRY(open_tables(dev));
 	TRY(ucx_worker_open(dev));
@@ -153,11 +149,6 @@ static dicomm_result_t ucx_open(const struct tp_config *config,
 	return DICOMM_SUCCESS;
 }
 
-static void ucx_address(const struct tp_device *dev, struct tp_blob *address)
-{
-	ucx_address_make(dev, address);
-}
-
 /* ---- peers ---- */
 
 static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
@@ -167,13 +158,13 @@ static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
 
 	if (!ucx_address_parse(dev, address, &a, why, len))
 		return false;
-	if (a.rank >= (uint32_t)dev->base.config.ranks)
+	if (a.base.terms.rank >= (uint32_t)dev->base.config.ranks)
 		return true;
-	if (atomic_load(&dev->endpoints[a.rank].peer_closed)) {
+	if (atomic_load(&dev->endpoints[a.base.terms.rank].peer_closed)) {
 		snprintf(why, len, "it has closed its side");
 		return false;
 	}
-	if (atomic_load(&dev->endpoints[a.rank].status)) {
+	if (atomic_load(&dev->endpoints[a.base.terms.rank].status)) {
 		snprintf(why, len, "the connection to it has broken");
 		return false;
 	}
@@ -191,9 +182,8 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 
 	if (!ucx_address_parse(dev, address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: rank %d: %s", rank, why);
-	TRY(terms_check_peer(
-		"ucx", config, config->slot_bytes, rank,
-		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
+	TRY(terms_check_peer("ucx", config, config->slot_bytes, rank,
+			     &a.base.terms));
 	peer = framed_peer_make(&dev->base, rank, sizeof(struct ucx_peer));
 	if (!peer)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
@@ -317,8 +307,10 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 					   : status;
 }
 
-static const struct framed_ops framed_ops = {
+const struct framed_ops ucx_ops = {
 	.name = "ucx",
+	.magic = 0x58435544u, /* "DUCX" */
+	.version = 3,
 	.ref_bytes = sizeof(struct ucx_ref),
 	.open_channel = open_channel,
 	.status = endpoint_status,
@@ -526,7 +518,7 @@ const struct transport transport_ucx = {
 	.slow_poll = true,
 	.usable = ucx_usable,
 	.open = ucx_open,
-	.address = ucx_address,
+	.address = ucx_address_make,
 	.close = ucx_close,
 	.reaches = ucx_reaches,
 	.peer_open = ucx_peer_open,
