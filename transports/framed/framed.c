@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 
 /* ---- opened, closed ---- */
@@ -62,6 +63,22 @@ void framed_close(struct framed *f)
 	free((void *)f->out);
 }
 
+bool framed_lock_to_abort(struct framed *f)
+{
+	uint64_t start = clock_ns();
+
+	while (!framed_try_lock(f)) {
+		if (clock_ns() - start > FRAMED_DRAIN_NS) {
+			log_warn("%s: rank %d: abort: another thread has "
+				 "been polling for too long",
+				 f->ops->name, f->config.rank);
+			return false;
+		}
+		sched_yield();
+	}
+	return true;
+}
+
 struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes)
 {
 	struct tp_peer *peer = calloc(1, bytes);
@@ -75,10 +92,19 @@ struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes)
 	return peer;
 }
 
-void framed_peer_free(struct tp_peer *peer)
+void framed_peer_close(struct tp_peer *peer)
 {
-	struct tp_peer **at = &framed_of(peer->dev)->peers;
+	struct tp_peer **at;
+	struct framed *f;
 
+	if (!peer)
+		return;
+	f = framed_of(peer->dev);
+	framed_lock(f);
+	f->ops->close_links(peer->dev, (uint32_t)peer->rank,
+			    (uint32_t)peer->rank + 1);
+	framed_unlock(f);
+	at = &f->peers;
 	while (*at != peer)
 		at = &(*at)->next;
 	*at = peer->next;
@@ -102,6 +128,22 @@ uint64_t framed_memory(const struct framed *f)
 }
 
 /* ---- connected ---- */
+
+void framed_limits(const struct tp_peer *peer, struct tp_limits *limits)
+{
+	const struct framed *f = framed_of(peer->dev);
+
+	/* Credits are sent at every quarter of the slots; see release(). Where
+	 * it congests, the request for a reference queues up behind the data
+	 * that this rank sends: when all ranks send to all others, that doubled
+	 * the time. */
+	*limits = (struct tp_limits){.eager_bytes = f->config.slot_bytes,
+				     .slots = f->config.slots,
+				     .window = f->config.slots / 2 + 1,
+				     .spin = 1,
+				     .prefers_eager = f->congests,
+				     .congests = f->congests};
+}
 
 /* Lock held. */
 static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)

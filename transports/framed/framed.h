@@ -114,6 +114,10 @@ struct framed_ops {
 	dicomm_result_t (*send_read)(struct framed_in *in, uint64_t seq,
 				     struct framed_read *read, uint32_t number,
 				     const struct tp_ref *ref, uint64_t offset);
+	/* Close the links [first, end), when their peers have acknowledged
+	 * that, or after FRAMED_DRAIN_NS. */
+	void (*close_links)(struct tp_device *dev, uint32_t first,
+			    uint32_t end);
 };
 
 /* First member of the device of a rank. */
@@ -123,6 +127,7 @@ struct framed {
 	const struct framed_ops *ops;
 	struct tp_config config;
 	uint64_t network, token; /* as its address says */
+	bool congests;           /* as struct tp_limits says */
 	uint8_t seal_key[16];
 	struct framed_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
 	struct framed_out *_Atomic *out; /* the same */
@@ -202,14 +207,16 @@ dicomm_result_t framed_open(struct framed *f, const struct framed_ops *ops,
 /* Free all channels, peers and tables. Without the lock. */
 void framed_close(struct framed *f);
 /* A peer of that size, which begins with a struct tp_peer; NULL: no memory.
- * Without the lock, as is framed_peer_free(). */
+ * Without the lock. */
 struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes);
-void framed_peer_free(struct tp_peer *peer);
 /* Free the channels from and to a rank. */
 void framed_free_channels(struct framed *f, uint32_t rank);
+/* Take the lock to abort; false: another thread does not give it back. */
+bool framed_lock_to_abort(struct framed *f);
 /* Bytes of tables and channels. Without the lock. */
 uint64_t framed_memory(const struct framed *f);
 
+void framed_limits(const struct tp_peer *peer, struct tp_limits *limits);
 dicomm_result_t framed_connect_out(struct tp_peer *peer, enum tp_class c,
 				   struct tp_outbox *outbox);
 dicomm_result_t framed_connect_in(struct tp_peer *peer, enum tp_class c,
@@ -220,6 +227,7 @@ dicomm_result_t framed_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 dicomm_result_t framed_release(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq);
 bool framed_flush(struct tp_device *dev);
+void framed_peer_close(struct tp_peer *peer);
 
 /* ---- address.c: what all addresses begin with; without the lock ---- */
 

@@ -262,6 +262,7 @@ static dicomm_result_t open_parts(struct tp_device *dev,
 				  const struct tp_config *config)
 {
 	TRY(framed_open(&dev->base, &tcp_ops, config));
+	dev->base.congests = true;
 	if (!dev->base.config.listen)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "tcp: rank %d cannot listen",
@@ -356,23 +357,6 @@ static dicomm_result_t tcp_peer_open(struct tp_device *dev, int rank,
 		    : FAIL(DICOMM_ERR_NO_MEMORY, "tcp: out of memory");
 }
 
-static void tcp_limits(const struct tp_peer *peer, struct tp_limits *limits)
-{
-	const struct tp_config *config = &peer->dev->base.config;
-
-	/*
-	 * Credits are sent at every quarter of the slots; see release(). The
-	 * request for a reference queues up behind the data that this rank
-	 * sends: when all ranks send to all others, that doubled the time.
-	 */
-	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
-				     .slots = config->slots,
-				     .window = config->slots / 2 + 1,
-				     .spin = 1,
-				     .prefers_eager = true,
-				     .congests = true};
-}
-
 /* ---- what the common operations need; lock held ---- */
 
 static struct tcp_link *link_to(struct tp_device *dev, uint32_t rank)
@@ -465,20 +449,6 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 				sizeof(request));
 }
 
-const struct framed_ops tcp_ops = {
-	.name = "tcp",
-	.magic = 0x50435444u, /* "DTCP" */
-	.version = 2,
-	.ref_bytes = sizeof(struct tcp_ref),
-	.open_channel = open_channel,
-	.status = link_status,
-	.is_broken = is_broken,
-	.send_message = send_message,
-	.send_credit = send_credit,
-	.send_read = send_read,
-};
-_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
-
 static bool tcp_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref)
 {
@@ -537,18 +507,10 @@ static void end_conn(struct tcp_conn *c)
 
 static void tcp_abort(struct tp_device *dev)
 {
-	uint64_t start = clock_ns();
 	bool before = atomic_exchange(&dev->base.aborted, true);
 
-	while (!framed_try_lock(&dev->base)) {
-		if (clock_ns() - start > FRAMED_DRAIN_NS) {
-			log_warn("tcp: rank %d: abort: another thread has "
-				 "been polling for too long",
-				 dev->base.config.rank);
-			return;
-		}
-		sched_yield();
-	}
+	if (!framed_lock_to_abort(&dev->base))
+		return;
 	atomic_store(&dev->progress.aborted, true);
 	for (struct tcp_conn *c = dev->conns; c && !before; c = c->next)
 		end_conn(c);
@@ -598,18 +560,20 @@ static void close_links(struct tp_device *dev, uint32_t first, uint32_t end)
 	tcp_socket_free_closed(dev);
 }
 
-static void tcp_peer_close(struct tp_peer *peer)
-{
-	struct tp_device *dev;
-
-	if (!peer)
-		return;
-	dev = peer->dev;
-	framed_lock(&dev->base);
-	close_links(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
-	framed_unlock(&dev->base);
-	framed_peer_free(peer);
-}
+const struct framed_ops tcp_ops = {
+	.name = "tcp",
+	.magic = 0x50435444u, /* "DTCP" */
+	.version = 2,
+	.ref_bytes = sizeof(struct tcp_ref),
+	.open_channel = open_channel,
+	.status = link_status,
+	.is_broken = is_broken,
+	.send_message = send_message,
+	.send_credit = send_credit,
+	.send_read = send_read,
+	.close_links = close_links,
+};
+_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
 
 static void tcp_close(struct tp_device *dev)
 {
@@ -658,10 +622,10 @@ const struct transport transport_tcp = {
 	.close = tcp_close,
 	.reaches = tcp_reaches,
 	.peer_open = tcp_peer_open,
-	.limits = tcp_limits,
+	.limits = framed_limits,
 	.connect_out = framed_connect_out,
 	.connect_in = framed_connect_in,
-	.peer_close = tcp_peer_close,
+	.peer_close = framed_peer_close,
 	.put = framed_put,
 	.release = framed_release,
 	.flush = framed_flush,

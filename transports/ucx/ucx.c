@@ -122,6 +122,7 @@ static dicomm_result_t open_parts(struct tp_device *dev,
 	ucx_interface_find(&dev->base.config, &dev->interface);
 	TRY(open_tables(dev));
 	TRY(ucx_worker_open(dev));
+	dev->base.congests = dev->tcp;
 	dev->progress.poll = poll_away;
 	dev->progress.dev = dev;
 	dev->progress.fd = dev->efd;
@@ -190,22 +191,6 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 	((struct ucx_peer *)peer)->address = a;
 	*out = peer;
 	return DICOMM_SUCCESS;
-}
-
-static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
-{
-	const struct tp_config *config = &peer->dev->base.config;
-
-	/* Credits are sent at every quarter of the slots; see release().
-	 * Over TCP, the request for a reference queues up behind the data
-	 * that this rank sends. When all ranks send to all others, that
-	 * doubled the time. */
-	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
-				     .slots = config->slots,
-				     .window = config->slots / 2 + 1,
-				     .spin = 1,
-				     .prefers_eager = peer->dev->tcp,
-				     .congests = peer->dev->tcp};
 }
 
 /* ---- what the common operations need; lock held ---- */
@@ -307,20 +292,6 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 					   : status;
 }
 
-const struct framed_ops ucx_ops = {
-	.name = "ucx",
-	.magic = 0x58435544u, /* "DUCX" */
-	.version = 3,
-	.ref_bytes = sizeof(struct ucx_ref),
-	.open_channel = open_channel,
-	.status = endpoint_status,
-	.is_broken = is_broken,
-	.send_message = send_message,
-	.send_credit = send_credit,
-	.send_read = send_read,
-};
-_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
-
 static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref)
 {
@@ -371,19 +342,10 @@ static dicomm_result_t ucx_broken(struct tp_device *dev, int *peer)
 
 static void ucx_abort(struct tp_device *dev)
 {
-	uint64_t start = clock_ns();
-
 	atomic_store(&dev->base.aborted, true);
 	atomic_store(&dev->progress.aborted, true);
-	while (!framed_try_lock(&dev->base)) {
-		if (clock_ns() - start > FRAMED_DRAIN_NS) {
-			log_warn("ucx: rank %d: abort: another thread has "
-				 "been polling for too long",
-				 dev->base.config.rank);
-			return;
-		}
-		sched_yield();
-	}
+	if (!framed_lock_to_abort(&dev->base))
+		return;
 	if (dev->worker)
 		ucx_worker_stop(dev);
 	framed_unlock(&dev->base);
@@ -454,18 +416,20 @@ static void close_endpoints(struct tp_device *dev, uint32_t first, uint32_t end)
 	}
 }
 
-static void ucx_peer_close(struct tp_peer *peer)
-{
-	struct tp_device *dev;
-
-	if (!peer)
-		return;
-	dev = peer->dev;
-	framed_lock(&dev->base);
-	close_endpoints(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
-	framed_unlock(&dev->base);
-	framed_peer_free(peer);
-}
+const struct framed_ops ucx_ops = {
+	.name = "ucx",
+	.magic = 0x58435544u, /* "DUCX" */
+	.version = 3,
+	.ref_bytes = sizeof(struct ucx_ref),
+	.open_channel = open_channel,
+	.status = endpoint_status,
+	.is_broken = is_broken,
+	.send_message = send_message,
+	.send_credit = send_credit,
+	.send_read = send_read,
+	.close_links = close_endpoints,
+};
+_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
 
 static void ucx_close(struct tp_device *dev)
 {
@@ -522,10 +486,10 @@ const struct transport transport_ucx = {
 	.close = ucx_close,
 	.reaches = ucx_reaches,
 	.peer_open = ucx_peer_open,
-	.limits = ucx_limits,
+	.limits = framed_limits,
 	.connect_out = framed_connect_out,
 	.connect_in = framed_connect_in,
-	.peer_close = ucx_peer_close,
+	.peer_close = framed_peer_close,
 	.put = framed_put,
 	.release = framed_release,
 	.flush = framed_flush,
