@@ -193,6 +193,8 @@ static void make_device(void)
 	dev.base.token = 7;
 	dev.worker = (ucp_worker_h)(void *)&some;
 	dev.endpoints = endpoints;
+	dev.base.ops = &ucx_ops;
+	dev.base.links = &endpoints[0].base;
 	dev.base.in = ins;
 	dev.base.out = outs;
 	ucx.ucp_worker_set_am_recv_handler = set_handler;
@@ -206,7 +208,8 @@ static void make_device(void)
 static void begin(void)
 {
 	for (uint32_t r = 0; r < 2; r++)
-		endpoints[r] = (struct ucx_endpoint){.dev = &dev, .rank = r};
+		endpoints[r] =
+			(struct ucx_endpoint){.base = {.dev = &dev, .rank = r}};
 	endpoints[1].ep = (ucp_ep_h)(void *)dev.worker;
 	endpoints[1].connected = true;
 	dev.base.reads = 0;
@@ -231,7 +234,7 @@ static void end(void)
 		free(reply);
 	}
 	dev.replies = NULL;
-	dev.deferred = false;
+	dev.base.deferred = false;
 }
 
 /* One record; returns its bytes, 0: there is no more. */

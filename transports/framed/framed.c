@@ -28,10 +28,15 @@ dicomm_result_t framed_open(struct framed *f, const struct framed_ops *ops,
 	f->network = framed_address_network();
 	f->in = calloc(channels, sizeof(*f->in));
 	f->out = calloc(channels, sizeof(*f->out));
-	return f->in && f->out ? DICOMM_SUCCESS
-			       : FAIL(DICOMM_ERR_NO_MEMORY,
-				      "%s: no memory for %d ranks", ops->name,
-				      config->ranks);
+	f->links = calloc((size_t)config->ranks, ops->link_bytes);
+	if (!f->in || !f->out || !f->links)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: no memory for %d ranks",
+			    ops->name, config->ranks);
+	for (uint32_t r = 0; r < (uint32_t)config->ranks; r++) {
+		framed_link_of(f, r)->dev = framed_device(f);
+		framed_link_of(f, r)->rank = r;
+	}
+	return DICOMM_SUCCESS;
 }
 
 void framed_free_channels(struct framed *f, uint32_t rank)
@@ -61,6 +66,7 @@ void framed_close(struct framed *f)
 	}
 	free((void *)f->in);
 	free((void *)f->out);
+	free(f->links);
 }
 
 bool framed_lock_to_abort(struct framed *f)
@@ -117,7 +123,8 @@ uint64_t framed_memory(const struct framed *f)
 			f->config.slot_bytes;
 	uint64_t inbox = sizeof(struct framed_in) + f->config.slots * slot;
 	int channels = f->config.ranks * TP_CLASSES;
-	uint64_t bytes = (uint64_t)channels * 2 * sizeof(void *);
+	uint64_t bytes = (uint64_t)channels * 2 * sizeof(void *) +
+			 (uint64_t)f->config.ranks * f->ops->link_bytes;
 
 	for (int id = 0; id < channels; id++) {
 		bytes += atomic_load(&f->in[id]) ? inbox : 0;
@@ -244,7 +251,7 @@ static dicomm_result_t send_message(struct tp_peer *peer,
 
 	if (framed_is_aborted(f))
 		return DICOMM_ERR_ABORTED;
-	TRY(f->ops->status(peer->dev, (uint32_t)peer->rank));
+	TRY(framed_link_status(framed_link_of(f, (uint32_t)peer->rank)));
 	return f->ops->send_message(peer, m);
 }
 

@@ -172,8 +172,7 @@ struct tcp_conn {
 
 /* To one rank. */
 struct tcp_link {
-	struct tp_device *dev;
-	uint32_t rank;
+	struct framed_link base;
 	struct tcp_address *address; /* of the peer; NULL: not known */
 	bool initiator;              /* this rank has connected */
 	bool retry;                  /* it connects again at retry_ms */
@@ -184,16 +183,11 @@ struct tcp_link {
 	uint64_t retry_ms;
 	struct tcp_conn *conn[TCP_CONNECTIONS];
 	bool announce[TP_CLASSES]; /* TCP_FRAME_CHANNEL has to be sent */
-	_Atomic int status;        /* dicomm_result_t */
-	char cause[160];
-	bool reported; /* the user has been told the status, */
-	bool noticed;  /* and broken() has seen it once */
 	bool close_sent[TCP_CONNECTIONS];
 	uint32_t closes; /* that have come, one by each connection */
 	bool close_acked;
-	_Atomic bool peer_closed; /* the peer has closed, or aborted, */
-	bool ack_due;             /* and needs TCP_FRAME_CLOSE_ACK */
-	bool closed;              /* no connection is accepted any more */
+	bool ack_due; /* the peer has closed, and needs TCP_FRAME_CLOSE_ACK */
+	bool closed;  /* no connection is accepted any more */
 };
 
 /*
@@ -213,14 +207,13 @@ struct tp_device {
 	bool paused;         /* accepts nothing for a while: no descriptors */
 	struct progress_entry progress;
 
-	struct tcp_link *links;          /* [ranks] */
+	struct tcp_link *links;          /* base.links */
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
 	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	/* Handshakes in progress, connects to retry, and a paused listener: if
 	 * there are any, tcp_join_tick() has work. */
 	uint32_t pending;
-	bool deferred;    /* some link has `announce` or `ack_due` */
 	uint64_t tick_ms; /* the next tcp_join_tick() */
 	bool polled;      /* something moved in a poll since the last wait() */
 	/* Polls so far; wait() and the progress thread set it. */
@@ -283,11 +276,6 @@ void tcp_join_end(struct tcp_conn *c);
 
 /* ---- link.c: the state of the way to a rank ---- */
 
-void tcp_link_fail(struct tcp_link *link, dicomm_result_t status,
-		   const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-/* SUCCESS, or why it is broken; the text becomes the last error. */
-dicomm_result_t tcp_link_status(struct tcp_link *link);
 /* All connections are open: announce the channels that were begun. */
 void tcp_link_ready(struct tcp_link *link);
 /* A connection has ended; errno, 0: the peer closed it. */
