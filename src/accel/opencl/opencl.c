@@ -325,27 +325,6 @@ static dicomm_result_t opencl_free(void *ptr)
 	return accel_host.free(ptr);
 }
 
-static bool opencl_find(const void *addr, size_t len,
-			struct accel_export *where, size_t *offset)
-{
-	return accel_host.find(addr, len, where, offset);
-}
-
-static dicomm_result_t opencl_import(const struct accel_export *e, void **base)
-{
-	return accel_host.import(e, base);
-}
-
-static void opencl_unimport(const struct accel_export *e, void *base)
-{
-	accel_host.unimport(e, base);
-}
-
-static uint64_t opencl_freed(uint64_t i, uint64_t *id)
-{
-	return accel_host.freed(i, id);
-}
-
 static unsigned opencl_caps(int index)
 {
 	(void)index;
@@ -985,9 +964,5 @@ const struct accel accel_opencl = {
 	.describe = opencl_describe,
 	.alloc = opencl_alloc,
 	.free = opencl_free,
-	.find = opencl_find,
-	.import = opencl_import,
-	.unimport = opencl_unimport,
-	.freed = opencl_freed,
 	.work = &opencl_work,
 };
