@@ -23,6 +23,7 @@
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/opencl/api.h"
+#include "src/base/library.h"
 #include "src/base/log.h"
 
 #define MAX_PLATFORMS 16
@@ -34,7 +35,7 @@
 
 extern const struct accel accel_host;
 
-static struct {
+static struct functions {
 #define F(name, result, parameters) result(*name) parameters;
 	OPENCL_FUNCTIONS(F)
 #undef F
@@ -153,6 +154,11 @@ static dicomm_result_t status_of(int32_t error)
 
 static bool load(void)
 {
+	static const struct library_function functions[] = {
+#define F(name, result, parameters) LIBRARY_FUNCTION(struct functions, name)
+		OPENCL_FUNCTIONS(F)
+#undef F
+			LIBRARY_END};
 	void *lib = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
 
 	if (!lib) {
@@ -160,16 +166,8 @@ static bool load(void)
 			 dlerror());
 		return false;
 	}
-#define F(name, result, parameters)                                          \
-	*(void **)&cl.name = dlsym(lib, #name);                              \
-	if (!cl.name) {                                                      \
-		snprintf(none_why, sizeof(none_why),                         \
-			 "libOpenCL.so.1 has no %s: older than 2.0", #name); \
-		return false;                                                \
-	}
-	OPENCL_FUNCTIONS(F)
-#undef F
-	return true;
+	return library_fill(lib, "libOpenCL.so.1, older than 2.0,", functions,
+			    &cl, none_why, sizeof(none_why));
 }
 
 static uint64_t device_bits(opencl_device device, uint32_t what)
