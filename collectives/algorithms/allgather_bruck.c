@@ -15,38 +15,15 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* Returns how many blocks the round of distance d sends. */
-static int round_blocks(const struct shape *s, int d)
-{
-	return d < s->ranks - d ? d : s->ranks - d;
-}
-
-/* Finds the spans of the blocks of ranks [first, first + n). If these wrap
- * round the end of the buffer, there are two spans, and so two messages on both
- * sides. Returns the number of spans. */
-static int cut(const struct shape *s, int first, int n, struct span out[2])
-{
-	int begin = shape_rank(s, first);
-	int until_end = s->ranks - begin;
-
-	if (n <= until_end) {
-		out[0] = plan_blocks(PLAN_RECV, (uint32_t)begin, (uint32_t)n);
-		return 1;
-	}
-	out[0] = plan_blocks(PLAN_RECV, (uint32_t)begin, (uint32_t)until_end);
-	out[1] = plan_blocks(PLAN_RECV, 0, (uint32_t)(n - until_end));
-	return 2;
-}
-
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span m[2];
 
 	for (int d = 1; d < s->ranks; d *= 2) {
-		int n = round_blocks(s, d);
+		int n = shape_count(s, d, d);
 		int to = shape_rank(s, s->rank - d);
 		int from = shape_rank(s, s->rank + d);
-		int messages = cut(s, s->rank, n, m);
+		int messages = shape_blocks(s, PLAN_RECV, s->rank, n, m);
 
 		if (d == 1)
 			m[0] = plan_block(PLAN_SEND, 0);
@@ -55,7 +32,7 @@ static void build(struct plan *p, const struct shape *s)
 		if (d == 1)
 			plan_copy(p, plan_block(PLAN_RECV, (uint32_t)s->rank),
 				  m[0]);
-		messages = cut(s, s->rank + d, n, m);
+		messages = shape_blocks(s, PLAN_RECV, s->rank + d, n, m);
 		for (int i = 0; i < messages; i++)
 			plan_recv(p, from, m[i]);
 	}
@@ -68,7 +45,7 @@ static void work(const struct shape *s, uint64_t bytes, struct work *w)
 	w->messages = 0;
 	/* A single block never wraps. */
 	for (int d = 1; d < s->ranks; d *= 2)
-		w->messages += round_blocks(s, d) > 1 ? 3 : 2;
+		w->messages += shape_count(s, d, d) > 1 ? 3 : 2;
 	w->message_bytes *= (uint64_t)s->ranks / 2;
 }
 

@@ -20,15 +20,6 @@ static bool serves(const struct shape *s)
 	return shape_power_of_two(s) <= 128;
 }
 
-static void build_extra(struct plan *p, const struct shape *s, int partner)
-{
-	struct span recv = plan_block(PLAN_RECV, 0);
-
-	plan_send(p, partner,
-		  shape_input(p, s, plan_block(PLAN_SEND, 0), recv));
-	plan_recv(p, partner, recv);
-}
-
 /* Returns the n parts that `rank` holds when ranks at a distance of n have
  * exchanged theirs. There is one part for each rank of the power of two. */
 static struct span held(const struct shape *s, struct span whole, int rank,
@@ -52,7 +43,7 @@ static void build(struct plan *p, const struct shape *s)
 	if (s->ranks > core)
 		plan_largest(p, 1, 1);
 	if (s->rank >= core) {
-		build_extra(p, s, s->rank - core);
+		shape_extra(p, s, s->rank - core);
 		return;
 	}
 	now = shape_input(p, s, plan_block(PLAN_SEND, 0), recv);

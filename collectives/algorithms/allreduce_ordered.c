@@ -11,40 +11,35 @@
  */
 #include "collectives/plan/algorithm.h"
 
-static struct span part(const struct shape *s, struct span whole, int rank)
-{
-	uint32_t lo = (uint32_t)rank;
-
-	return plan_cut(whole, lo, lo + 1, (uint32_t)s->ranks);
-}
-
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);
 	struct span in = shape_input(p, s, plan_block(PLAN_SEND, 0), recv);
-	struct span mine = part(s, recv, s->rank);
+	struct span mine = shape_part(s, recv, s->rank);
 	uint32_t gathered = plan_scratch(p, (uint32_t)s->ranks);
 
 	for (int k = 1; k < s->ranks; k++) {
 		int to = shape_rank(s, s->rank + k);
 
-		plan_send(p, to, part(s, in, to));
+		plan_send(p, to, shape_part(s, in, to));
 	}
 	for (int k = 1; k < s->ranks; k++) {
 		uint32_t from = (uint32_t)shape_rank(s, s->rank - k);
 
 		plan_recv(p, (int)from,
-			  part(s, plan_block(PLAN_SCRATCH, gathered + from),
-			       s->rank));
+			  shape_part(s,
+				     plan_block(PLAN_SCRATCH, gathered + from),
+				     s->rank));
 	}
-	plan_fold(p, mine, part(s, in, s->rank), gathered, (uint32_t)s->ranks);
+	plan_fold(p, mine, shape_part(s, in, s->rank), gathered,
+		  (uint32_t)s->ranks);
 	shape_result(p, s, mine);
 	for (int k = 1; k < s->ranks; k++)
 		plan_send(p, shape_rank(s, s->rank + k), mine);
 	for (int k = 1; k < s->ranks; k++) {
 		int from = shape_rank(s, s->rank - k);
 
-		plan_recv(p, from, part(s, recv, from));
+		plan_recv(p, from, shape_part(s, recv, from));
 	}
 }
 

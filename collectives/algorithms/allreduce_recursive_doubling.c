@@ -44,15 +44,6 @@ static struct span target(uint32_t w)
 	return w % 2 ? plan_block(PLAN_RECV, 0) : plan_block(PLAN_SCRATCH, 0);
 }
 
-static void build_extra(struct plan *p, const struct shape *s, int partner)
-{
-	struct span recv = plan_block(PLAN_RECV, 0);
-
-	plan_send(p, partner,
-		  shape_input(p, s, plan_block(PLAN_SEND, 0), recv));
-	plan_recv(p, partner, recv);
-}
-
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span now = plan_block(PLAN_SEND, 0);
@@ -61,7 +52,7 @@ static void build(struct plan *p, const struct shape *s)
 	uint32_t left = rounds(s);
 
 	if (me >= core) {
-		build_extra(p, s, shape_on_path(s, -core));
+		shape_extra(p, s, shape_on_path(s, -core));
 		return;
 	}
 	plan_scratch(p, 1);

@@ -9,14 +9,6 @@
  */
 #include "collectives/plan/algorithm.h"
 
-static struct span part(const struct shape *s, struct span whole, int i)
-{
-	uint32_t n = (uint32_t)s->ranks;
-	uint32_t lo = (uint32_t)shape_rank(s, i);
-
-	return plan_cut(whole, lo, lo + 1, n);
-}
-
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);
@@ -27,16 +19,16 @@ static void build(struct plan *p, const struct shape *s)
 	/* Reduce-scatter: round k leaves part r - k - 1 reduced over k + 2
 	 * ranks, so the last one leaves part r + 1 complete. */
 	for (int k = 0; k < s->ranks - 1; k++) {
-		plan_send(p, next, part(s, k == 0 ? in : recv, r - k));
-		plan_recv_reduce(p, prev, part(s, recv, r - k - 1),
-				 part(s, in, r - k - 1));
+		plan_send(p, next, shape_part(s, k == 0 ? in : recv, r - k));
+		plan_recv_reduce(p, prev, shape_part(s, recv, r - k - 1),
+				 shape_part(s, in, r - k - 1));
 	}
-	shape_result(p, s, part(s, recv, r + 1));
+	shape_result(p, s, shape_part(s, recv, r + 1));
 
 	/* All-gather: pass complete parts on. */
 	for (int k = 0; k < s->ranks - 1; k++) {
-		plan_send(p, next, part(s, recv, r - k + 1));
-		plan_recv(p, prev, part(s, recv, r - k));
+		plan_send(p, next, shape_part(s, recv, r - k + 1));
+		plan_recv(p, prev, shape_part(s, recv, r - k));
 	}
 }
 

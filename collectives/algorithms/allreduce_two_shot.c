@@ -10,34 +10,27 @@
  */
 #include "collectives/plan/algorithm.h"
 
-static struct span part(const struct shape *s, struct span whole, int rank)
-{
-	uint32_t lo = (uint32_t)rank;
-
-	return plan_cut(whole, lo, lo + 1, (uint32_t)s->ranks);
-}
-
 static void build(struct plan *p, const struct shape *s)
 {
 	struct span recv = plan_block(PLAN_RECV, 0);
 	struct span in = shape_input(p, s, plan_block(PLAN_SEND, 0), recv);
-	struct span mine = part(s, recv, s->rank);
+	struct span mine = shape_part(s, recv, s->rank);
 
 	for (int k = 1; k < s->ranks; k++) {
 		int to = shape_rank(s, s->rank + k);
 
-		plan_send(p, to, part(s, in, to));
+		plan_send(p, to, shape_part(s, in, to));
 	}
 	for (int k = 1; k < s->ranks; k++)
 		plan_recv_reduce(p, shape_rank(s, s->rank - k), mine,
-				 k == 1 ? part(s, in, s->rank) : mine);
+				 k == 1 ? shape_part(s, in, s->rank) : mine);
 	shape_result(p, s, mine);
 	for (int k = 1; k < s->ranks; k++)
 		plan_send(p, shape_rank(s, s->rank + k), mine);
 	for (int k = 1; k < s->ranks; k++) {
 		int from = shape_rank(s, s->rank - k);
 
-		plan_recv(p, from, part(s, recv, from));
+		plan_recv(p, from, shape_part(s, recv, from));
 	}
 }
 

@@ -12,17 +12,11 @@
  */
 #include "collectives/plan/algorithm.h"
 
-/* Returns how many bytes a round adds when those of d ranks are there. */
-static int round_blocks(const struct shape *s, int d)
-{
-	return d < s->ranks - d ? d : s->ranks - d;
-}
-
 static void build(struct plan *p, const struct shape *s)
 {
 	plan_scratch(p, (uint32_t)s->ranks);
 	for (int d = 1; d < s->ranks; d *= 2) {
-		uint32_t n = (uint32_t)round_blocks(s, d);
+		uint32_t n = (uint32_t)shape_count(s, d, d);
 
 		plan_send(p, shape_rank(s, s->rank + d),
 			  plan_blocks(PLAN_SCRATCH, 0, n));

@@ -27,6 +27,32 @@ int shape_to_rank(const struct shape *s, int from_root)
 	return shape_rank(s, from_root + s->root);
 }
 
+int shape_blocks(const struct shape *s, enum plan_buffer buffer, int first,
+		 int n, struct span out[2])
+{
+	int begin = shape_rank(s, first);
+	int head = shape_count(s, begin, n);
+
+	out[0] = plan_blocks(buffer, (uint32_t)begin, (uint32_t)head);
+	if (head == n)
+		return 1;
+	out[1] = plan_blocks(buffer, 0, (uint32_t)(n - head));
+	return 2;
+}
+
+int shape_subtree(const struct shape *s, enum plan_buffer buffer, int first,
+		  int d, struct span out[2])
+{
+	int me = shape_from_root(s, s->rank);
+	int n = shape_blocks(s, buffer, shape_to_rank(s, first),
+			     shape_count(s, first, d), out);
+	uint32_t at = (uint32_t)(first - me);
+
+	for (int i = 0; me && i < n; at += out[i++].nblocks)
+		out[i] = plan_blocks(PLAN_SCRATCH, at, out[i].nblocks);
+	return n;
+}
+
 static int place_of(const struct shape *s, int rank)
 {
 	return s->links ? (int)s->links->place[rank] : rank;
@@ -165,6 +191,15 @@ struct span shape_input(struct plan *p, const struct shape *s, struct span span,
 		return span;
 	plan_scale(p, to, span);
 	return to;
+}
+
+void shape_extra(struct plan *p, const struct shape *s, int partner)
+{
+	struct span recv = plan_block(PLAN_RECV, 0);
+
+	plan_send(p, partner,
+		  shape_input(p, s, plan_block(PLAN_SEND, 0), recv));
+	plan_recv(p, partner, recv);
 }
 
 void shape_result(struct plan *p, const struct shape *s, struct span span)

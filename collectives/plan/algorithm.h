@@ -181,6 +181,31 @@ static inline int shape_rank(const struct shape *s, int i)
  * back. */
 int shape_from_root(const struct shape *s, int rank);
 int shape_to_rank(const struct shape *s, int from_root);
+/* Returns how many ranks there are from number `first` on, at most `most`. */
+static inline int shape_count(const struct shape *s, int first, int most)
+{
+	return most < s->ranks - first ? most : s->ranks - first;
+}
+
+/* Returns part i of a span that has a part for each rank; i wraps. */
+static inline struct span shape_part(const struct shape *s, struct span whole,
+				     int i)
+{
+	uint32_t lo = (uint32_t)shape_rank(s, i);
+
+	return plan_cut(whole, lo, lo + 1, (uint32_t)s->ranks);
+}
+
+/* Finds the spans of the blocks of ranks [first, first + n). If these wrap
+ * round the end of the buffer, there are two spans, and so two messages on both
+ * sides. Returns the number of spans. */
+int shape_blocks(const struct shape *s, enum plan_buffer buffer, int first,
+		 int n, struct span out[2]);
+/* The same for the subtree of number `first`, counted from the root, and at
+ * most d ranks of it. The root uses its own buffer; elsewhere, scratch block 0
+ * is the rank's own block. */
+int shape_subtree(const struct shape *s, enum plan_buffer buffer, int first,
+		  int d, struct span out[2]);
 /* Returns the rank that is i places after s->rank on the path of links, on
  * which ranks of a node, and nodes of an island, are neighbours. Without links,
  * the path is the order of ranks. i must be at least -ranks. */
@@ -221,6 +246,9 @@ uint32_t shape_log2_of(uint32_t n);
  */
 struct span shape_input(struct plan *p, const struct shape *s, struct span span,
 			struct span to);
+/* Appends all steps of an all-reduce of an extra rank, one beyond a power of
+ * two: it hands its input to its partner, and gets the result. */
+void shape_extra(struct plan *p, const struct shape *s, int partner);
 /* The caller says that the span holds the complete reduction. Appends a
  * STEP_DIVIDE if the operator divides its result. */
 void shape_result(struct plan *p, const struct shape *s, struct span span);

@@ -219,24 +219,11 @@ struct accel {
 	bool (*loaded)(void);
 	dicomm_result_t (*describe)(int index, dicomm_device_info_t *info);
 
-	/* Allocate memory that neighbour processes can map. Any thread. */
+	/* Allocate memory that neighbour processes can map (host/memory.h, or
+	 * mem_export()). Any thread. */
 	dicomm_result_t (*alloc)(int index, size_t bytes, void **ptr);
 	/* Returns DICOMM_ERR_INVALID_ARGUMENT if ptr is not from alloc(). */
 	dicomm_result_t (*free)(void *ptr);
-
-	/* Returns true if [addr, addr + len) lies in one allocation of alloc();
-	 * then *where is its export and *offset the place of addr in it. Any
-	 * thread. Takes no lock and does no system call, since the engine asks
-	 * for each large message. */
-	bool (*find)(const void *addr, size_t len, struct accel_export *where,
-		     size_t *offset);
-	/* Map a neighbour's allocation, never one of this process. */
-	dicomm_result_t (*import)(const struct accel_export *e, void **base);
-	void (*unimport)(const struct accel_export *e, void *base);
-	/* This process lists the allocations it has freed, for its neighbours.
-	 * Returns how many it has freed so far, and in *id the id of number i
-	 * (0 if number i has left the list). */
-	uint64_t (*freed)(uint64_t i, uint64_t *id);
 
 	/* NULL if the kind has no streams: the caller computes by
 	 * itself (host). */

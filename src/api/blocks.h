@@ -16,7 +16,10 @@
 
 struct blocks {
 	const char *name; /* of the argument: "send"; of a list: "sends" */
-	const char *count_name; /* of the counts: "sendcounts" */
+	/* Of the counts: "sendcounts". NULL: it is one block. */
+	const char *count_name;
+	const char *displs_name; /* NULL: displs need not be there */
+	bool is_list;
 	const void *at;
 	const void *const *list; /* NULL: all are behind `at` */
 	const size_t *counts;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "src/accel/accel.h"
+#include "src/accel/host/memory.h"
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
@@ -172,7 +173,7 @@ dicomm_result_t dicomm_mem_free(void *ptr)
 	status = user_buffer_free(ptr);
 	if (status != DICOMM_ERR_INVALID_ARGUMENT)
 		return status;
-	if (accels[0]->find(ptr, 1, &where, &offset))
+	if (host_memory_find(ptr, 1, &where, &offset))
 		return accels[0]->free(ptr);
 	return FAIL(status, "mem_free: ptr %p is not from mem_alloc", ptr);
 }

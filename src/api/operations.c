@@ -491,15 +491,19 @@ static dicomm_result_t check_blocks_reach(const char *f,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t check_arrays(const char *f, const struct blocks *b,
-				    const char *displs)
+/* Has the caller given the arrays of a side with a block for each rank? */
+static dicomm_result_t check_arrays(const char *f, struct blocks *b)
 {
 	if (!b->n)
+		b->list = NULL;
+	if (!b->n || !b->count_name)
 		return DICOMM_SUCCESS;
 	if (!b->counts)
 		return BAD("%s: %s is NULL", f, b->count_name);
-	if (displs && !b->displs)
-		return BAD("%s: %s is NULL", f, displs);
+	if (b->displs_name && !b->displs)
+		return BAD("%s: %s is NULL", f, b->displs_name);
+	if (b->is_list && !b->list)
+		return BAD("%s: %s is NULL", f, b->name);
 	return DICOMM_SUCCESS;
 }
 
@@ -576,55 +580,78 @@ static dicomm_result_t run_blocks(const char *f, struct dicomm_comm *comm,
 	return status;
 }
 
-/* The blocks that an operation takes: `one`, with its count, or one of each
- * rank. The functions below set the addresses and the number. */
-static struct blocks one_block(const char *name, const void *at,
-			       const size_t *count, int n)
+static dicomm_result_t with_counts_checked(const char *f, struct call *call,
+					   struct blocks *sent,
+					   struct blocks *received,
+					   struct dicomm_comm *comm,
+					   dicomm_stream_t stream)
 {
-	return (struct blocks){.name = name, .at = at, .counts = count, .n = n};
-}
+	uint32_t sb, rb;
 
-/* Checks what all operations with counts have in common. */
-static dicomm_result_t check_v(const char *f, struct dicomm_comm *comm,
-			       struct call *call, dicomm_stream_t stream)
-{
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, call->type));
 	if (coll_reduces(call->coll))
 		TRY(check_op(f, comm, call->type, call->op, call));
 	if (coll_rooted(call->coll))
 		TRY(check_rank(f, "root", comm, call->root));
-	return stream_check(stream, comm, f);
+	TRY(stream_check(stream, comm, f));
+	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &sb, &rb);
+	sent->n = (int)sb;
+	received->n = (int)rb;
+	TRY(check_arrays(f, sent));
+	TRY(check_arrays(f, received));
+	if (call->coll == COLL_ALLGATHERV)
+		sent->counts = &received->counts[comm->rank];
+	if (call->coll == COLL_REDUCE_SCATTERV)
+		received->counts = &sent->counts[comm->rank];
+	return run_blocks(f, comm, call, sent, received, stream);
 }
 
-/* How an operation is given the blocks of a side: a list needs no
- * displacements, nor does a buffer without gaps. */
-enum form { FORM_DISPLS, FORM_PACKED, FORM_LIST };
-
-static dicomm_result_t check_form(const char *f, struct blocks *b,
-				  enum form form, const char *displs)
+/* The operations with a count for each rank. */
+static dicomm_result_t with_counts(const char *f, struct call call,
+				   struct blocks sent, struct blocks received,
+				   struct dicomm_comm *comm,
+				   dicomm_stream_t stream)
 {
-	TRY(check_arrays(f, b, form == FORM_DISPLS ? displs : NULL));
-	if (form == FORM_LIST && b->n && !b->list)
-		return BAD("%s: %s is NULL", f, b->name);
-	if (!b->n)
-		b->list = NULL;
-	return DICOMM_SUCCESS;
+	return comm_heard(comm, with_counts_checked(f, &call, &sent, &received,
+						    comm, stream));
 }
 
-static dicomm_result_t alltoallv_checked(const char *f, struct blocks *sent,
-					 struct blocks *received,
-					 enum form form, dicomm_datatype_t type,
-					 dicomm_comm_t comm,
-					 dicomm_stream_t stream)
+/* A side with one block. Its count may be that of this rank on the other
+ * side. */
+static struct blocks one_block(const char *name, const void *at,
+			       const size_t *count)
 {
-	struct call call = {.coll = COLL_ALLTOALLV, .type = type, .root = -1};
+	return (struct blocks){.name = name, .at = at, .counts = count};
+}
 
-	TRY(check_v(f, comm, &call, stream));
-	sent->n = received->n = comm->ranks;
-	TRY(check_form(f, sent, form, "senddispls"));
-	TRY(check_form(f, received, form, "recvdispls"));
-	return run_blocks(f, comm, &call, sent, received, stream);
+/* A side with a block for each rank, behind one address or in a list. The names
+ * are those of the arguments; the displacements have none if there are none. */
+static struct blocks buffer(const char *name, const void *at,
+			    const char *count_name, const size_t *counts,
+			    const char *displs_name, const size_t *displs)
+{
+	return (struct blocks){.name = name,
+			       .count_name = count_name,
+			       .displs_name = displs_name,
+			       .at = at,
+			       .counts = counts,
+			       .displs = displs};
+}
+
+static struct blocks list(const char *name, const void *const *at,
+			  const char *count_name, const size_t *counts)
+{
+	return (struct blocks){.name = name,
+			       .count_name = count_name,
+			       .is_list = true,
+			       .list = at,
+			       .counts = counts};
+}
+
+static struct call call_of(enum coll coll, dicomm_datatype_t type, int root)
+{
+	return (struct call){.coll = coll, .type = type, .root = root};
 }
 
 dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
@@ -634,20 +661,12 @@ dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,
 				 dicomm_datatype_t type, dicomm_comm_t comm,
 				 dicomm_stream_t stream)
 {
-	struct blocks sent = {.name = "send",
-			      .count_name = "sendcounts",
-			      .at = send,
-			      .counts = sendcounts,
-			      .displs = senddispls};
-	struct blocks received = {.name = "recv",
-				  .count_name = "recvcounts",
-				  .at = recv,
-				  .counts = recvcounts,
-				  .displs = recvdispls};
-
-	return comm_heard(comm,
-			  alltoallv_checked("alltoallv", &sent, &received,
-					    FORM_DISPLS, type, comm, stream));
+	return with_counts("alltoallv", call_of(COLL_ALLTOALLV, type, -1),
+			   buffer("send", send, "sendcounts", sendcounts,
+				  "senddispls", senddispls),
+			   buffer("recv", recv, "recvcounts", recvcounts,
+				  "recvdispls", recvdispls),
+			   comm, stream);
 }
 
 dicomm_result_t
@@ -656,33 +675,11 @@ dicomm_alltoallv_list(const void *const *sends, const size_t *sendcounts,
 		      dicomm_datatype_t type, dicomm_comm_t comm,
 		      dicomm_stream_t stream)
 {
-	struct blocks sent = {.name = "sends",
-			      .count_name = "sendcounts",
-			      .list = sends,
-			      .counts = sendcounts};
-	struct blocks received = {.name = "recvs",
-				  .count_name = "recvcounts",
-				  .list = (const void *const *)recvs,
-				  .counts = recvcounts};
-
-	return comm_heard(comm,
-			  alltoallv_checked("alltoallv_list", &sent, &received,
-					    FORM_LIST, type, comm, stream));
-}
-
-static dicomm_result_t
-allgatherv_checked(const char *f, const void *send, struct blocks *received,
-		   enum form form, dicomm_datatype_t type, dicomm_comm_t comm,
-		   dicomm_stream_t stream)
-{
-	struct call call = {.coll = COLL_ALLGATHERV, .type = type, .root = -1};
-	struct blocks sent;
-
-	TRY(check_v(f, comm, &call, stream));
-	received->n = comm->ranks;
-	TRY(check_form(f, received, form, "recvdispls"));
-	sent = one_block("send", send, &received->counts[comm->rank], 1);
-	return run_blocks(f, comm, &call, &sent, received, stream);
+	return with_counts("alltoallv_list", call_of(COLL_ALLTOALLV, type, -1),
+			   list("sends", sends, "sendcounts", sendcounts),
+			   list("recvs", (const void *const *)recvs,
+				"recvcounts", recvcounts),
+			   comm, stream);
 }
 
 dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
@@ -691,15 +688,11 @@ dicomm_result_t dicomm_allgatherv(const void *send, void *recv,
 				  dicomm_datatype_t type, dicomm_comm_t comm,
 				  dicomm_stream_t stream)
 {
-	struct blocks received = {.name = "recv",
-				  .count_name = "recvcounts",
-				  .at = recv,
-				  .counts = recvcounts,
-				  .displs = recvdispls};
-
-	return comm_heard(comm,
-			  allgatherv_checked("allgatherv", send, &received,
-					     FORM_DISPLS, type, comm, stream));
+	return with_counts("allgatherv", call_of(COLL_ALLGATHERV, type, -1),
+			   one_block("send", send, NULL),
+			   buffer("recv", recv, "recvcounts", recvcounts,
+				  "recvdispls", recvdispls),
+			   comm, stream);
 }
 
 dicomm_result_t dicomm_allgatherv_list(const void *send, void *const *recvs,
@@ -708,32 +701,12 @@ dicomm_result_t dicomm_allgatherv_list(const void *send, void *const *recvs,
 				       dicomm_comm_t comm,
 				       dicomm_stream_t stream)
 {
-	struct blocks received = {.name = "recvs",
-				  .count_name = "recvcounts",
-				  .list = (const void *const *)recvs,
-				  .counts = recvcounts};
-
-	return comm_heard(comm,
-			  allgatherv_checked("allgatherv_list", send, &received,
-					     FORM_LIST, type, comm, stream));
-}
-
-static dicomm_result_t
-reduce_scatterv_checked(const char *f, struct blocks *sent, enum form form,
-			void *recv, dicomm_datatype_t type, dicomm_redop_t op,
-			dicomm_comm_t comm, dicomm_stream_t stream)
-{
-	struct call call = {.coll = COLL_REDUCE_SCATTERV,
-			    .type = type,
-			    .op = op,
-			    .root = -1};
-	struct blocks received;
-
-	TRY(check_v(f, comm, &call, stream));
-	sent->n = comm->ranks;
-	TRY(check_form(f, sent, form, NULL));
-	received = one_block("recv", recv, &sent->counts[comm->rank], 1);
-	return run_blocks(f, comm, &call, sent, &received, stream);
+	return with_counts("allgatherv_list",
+			   call_of(COLL_ALLGATHERV, type, -1),
+			   one_block("send", send, NULL),
+			   list("recvs", (const void *const *)recvs,
+				"recvcounts", recvcounts),
+			   comm, stream);
 }
 
 dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
@@ -742,14 +715,13 @@ dicomm_result_t dicomm_reduce_scatterv(const void *send, void *recv,
 				       dicomm_redop_t op, dicomm_comm_t comm,
 				       dicomm_stream_t stream)
 {
-	struct blocks sent = {.name = "send",
-			      .count_name = "recvcounts",
-			      .at = send,
-			      .counts = recvcounts};
+	struct call call = call_of(COLL_REDUCE_SCATTERV, type, -1);
 
-	return comm_heard(comm, reduce_scatterv_checked(
-					"reduce_scatterv", &sent, FORM_PACKED,
-					recv, type, op, comm, stream));
+	call.op = op;
+	return with_counts(
+		"reduce_scatterv", call,
+		buffer("send", send, "recvcounts", recvcounts, NULL, NULL),
+		one_block("recv", recv, NULL), comm, stream);
 }
 
 dicomm_result_t
@@ -758,29 +730,12 @@ dicomm_reduce_scatterv_list(const void *const *sends, void *recv,
 			    dicomm_redop_t op, dicomm_comm_t comm,
 			    dicomm_stream_t stream)
 {
-	struct blocks sent = {.name = "sends",
-			      .count_name = "recvcounts",
-			      .list = sends,
-			      .counts = recvcounts};
+	struct call call = call_of(COLL_REDUCE_SCATTERV, type, -1);
 
-	return comm_heard(comm,
-			  reduce_scatterv_checked("reduce_scatterv_list", &sent,
-						  FORM_LIST, recv, type, op,
-						  comm, stream));
-}
-
-static dicomm_result_t
-gatherv_checked(const char *f, const void *send, size_t sendcount,
-		struct blocks *received, enum form form, dicomm_datatype_t type,
-		int root, dicomm_comm_t comm, dicomm_stream_t stream)
-{
-	struct call call = {.coll = COLL_GATHERV, .type = type, .root = root};
-	struct blocks sent = one_block("send", send, &sendcount, 1);
-
-	TRY(check_v(f, comm, &call, stream));
-	received->n = comm->rank == root ? comm->ranks : 0;
-	TRY(check_form(f, received, form, "recvdispls"));
-	return run_blocks(f, comm, &call, &sent, received, stream);
+	call.op = op;
+	return with_counts("reduce_scatterv_list", call,
+			   list("sends", sends, "recvcounts", recvcounts),
+			   one_block("recv", recv, NULL), comm, stream);
 }
 
 dicomm_result_t dicomm_gatherv(const void *send, size_t sendcount, void *recv,
@@ -789,15 +744,11 @@ dicomm_result_t dicomm_gatherv(const void *send, size_t sendcount, void *recv,
 			       int root, dicomm_comm_t comm,
 			       dicomm_stream_t stream)
 {
-	struct blocks received = {.name = "recv",
-				  .count_name = "recvcounts",
-				  .at = recv,
-				  .counts = recvcounts,
-				  .displs = recvdispls};
-
-	return comm_heard(comm, gatherv_checked("gatherv", send, sendcount,
-						&received, FORM_DISPLS, type,
-						root, comm, stream));
+	return with_counts("gatherv", call_of(COLL_GATHERV, type, root),
+			   one_block("send", send, &sendcount),
+			   buffer("recv", recv, "recvcounts", recvcounts,
+				  "recvdispls", recvdispls),
+			   comm, stream);
 }
 
 dicomm_result_t dicomm_gatherv_list(const void *send, size_t sendcount,
@@ -806,28 +757,11 @@ dicomm_result_t dicomm_gatherv_list(const void *send, size_t sendcount,
 				    dicomm_datatype_t type, int root,
 				    dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	struct blocks received = {.name = "recvs",
-				  .count_name = "recvcounts",
-				  .list = (const void *const *)recvs,
-				  .counts = recvcounts};
-
-	return comm_heard(comm, gatherv_checked("gatherv_list", send, sendcount,
-						&received, FORM_LIST, type,
-						root, comm, stream));
-}
-
-static dicomm_result_t
-scatterv_checked(const char *f, struct blocks *sent, enum form form, void *recv,
-		 size_t recvcount, dicomm_datatype_t type, int root,
-		 dicomm_comm_t comm, dicomm_stream_t stream)
-{
-	struct call call = {.coll = COLL_SCATTERV, .type = type, .root = root};
-	struct blocks received = one_block("recv", recv, &recvcount, 1);
-
-	TRY(check_v(f, comm, &call, stream));
-	sent->n = comm->rank == root ? comm->ranks : 0;
-	TRY(check_form(f, sent, form, "senddispls"));
-	return run_blocks(f, comm, &call, sent, &received, stream);
+	return with_counts("gatherv_list", call_of(COLL_GATHERV, type, root),
+			   one_block("send", send, &sendcount),
+			   list("recvs", (const void *const *)recvs,
+				"recvcounts", recvcounts),
+			   comm, stream);
 }
 
 dicomm_result_t dicomm_scatterv(const void *send, const size_t *sendcounts,
@@ -836,15 +770,10 @@ dicomm_result_t dicomm_scatterv(const void *send, const size_t *sendcounts,
 				int root, dicomm_comm_t comm,
 				dicomm_stream_t stream)
 {
-	struct blocks sent = {.name = "send",
-			      .count_name = "sendcounts",
-			      .at = send,
-			      .counts = sendcounts,
-			      .displs = senddispls};
-
-	return comm_heard(comm, scatterv_checked("scatterv", &sent, FORM_DISPLS,
-						 recv, recvcount, type, root,
-						 comm, stream));
+	return with_counts("scatterv", call_of(COLL_SCATTERV, type, root),
+			   buffer("send", send, "sendcounts", sendcounts,
+				  "senddispls", senddispls),
+			   one_block("recv", recv, &recvcount), comm, stream);
 }
 
 dicomm_result_t dicomm_scatterv_list(const void *const *sends,
@@ -853,12 +782,7 @@ dicomm_result_t dicomm_scatterv_list(const void *const *sends,
 				     int root, dicomm_comm_t comm,
 				     dicomm_stream_t stream)
 {
-	struct blocks sent = {.name = "sends",
-			      .count_name = "sendcounts",
-			      .list = sends,
-			      .counts = sendcounts};
-
-	return comm_heard(comm, scatterv_checked("scatterv_list", &sent,
-						 FORM_LIST, recv, recvcount,
-						 type, root, comm, stream));
+	return with_counts("scatterv_list", call_of(COLL_SCATTERV, type, root),
+			   list("sends", sends, "sendcounts", sendcounts),
+			   one_block("recv", recv, &recvcount), comm, stream);
 }

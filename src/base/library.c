@@ -6,18 +6,18 @@
 #include <stdio.h>
 
 bool library_fill(void *library, const char *soname,
-		  const struct library_function *functions, size_t n,
-		  void *table, char *why, size_t len)
+		  const struct library_function *functions, void *table,
+		  char *why, size_t len)
 {
-	for (size_t i = 0; i < n; i++) {
-		void *f = dlsym(library, functions[i].name);
+	for (; functions->name; functions++) {
+		void *f = dlsym(library, functions->name);
 
-		if (!f) {
+		if (!f && !functions->optional) {
 			snprintf(why, len, "%s has no %s", soname,
-				 functions[i].name);
+				 functions->name);
 			return false;
 		}
-		*(void **)((char *)table + functions[i].at) = f;
+		*(void **)((char *)table + functions->at) = f;
 	}
 	return true;
 }

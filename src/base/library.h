@@ -8,7 +8,8 @@
  *		LIST(LIBRARY_POINTER)
  *	} api;
  *	#define ENTRY(f) LIBRARY_FUNCTION(struct api, f)
- *	static const struct library_function functions[] = {LIST(ENTRY)};
+ *	static const struct library_function functions[] = {
+ *		LIST(ENTRY) LIBRARY_END};
  */
 #ifndef DICOMM_BASE_LIBRARY_H
 #define DICOMM_BASE_LIBRARY_H
@@ -18,16 +19,21 @@
 
 struct library_function {
 	const char *name;
-	size_t at; /* of its pointer in the table */
+	size_t at;     /* of its pointer in the table */
+	bool optional; /* its pointer is NULL where the library lacks it */
 };
 
 #define LIBRARY_POINTER(f) __typeof__(f) *f;
-#define LIBRARY_FUNCTION(table, f) {#f, offsetof(table, f)},
+#define LIBRARY_FUNCTION(table, f) LIBRARY_SYMBOL(table, f, f, true)
+#define LIBRARY_END {NULL, 0, false},
+/* The pointer is called otherwise than the function. */
+#define LIBRARY_SYMBOL(table, f, symbol, needed) \
+	{#symbol, offsetof(table, f), !(needed)},
 
-/* Fill in the table with `n` functions of an open library. `soname` is for
+/* Fill in the table with the functions of an open library. `soname` is for
  * `why`, which says what is missing if the result is false. */
 bool library_fill(void *library, const char *soname,
-		  const struct library_function *functions, size_t n,
-		  void *table, char *why, size_t len);
+		  const struct library_function *functions, void *table,
+		  char *why, size_t len);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "src/accel/host/memory.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
@@ -110,7 +111,7 @@ static dicomm_result_t allocate(struct dicomm_comm *comm)
 	comm->scratch.bytes = DEVICE_SCRATCH;
 	TRY(accels[0]->alloc(0, bytes, &memory));
 	dev->memory = memory;
-	accels[0]->find(memory, bytes, &dev->where, &offset);
+	host_memory_find(memory, bytes, &dev->where, &offset);
 	TRY(dev->work->map_host(dev->index, memory, bytes, false, &mapped));
 	dev->mapped = mapped;
 	for (size_t i = 0; i < DEVICE_STAGES; i++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/accel/host/memory.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
@@ -62,7 +63,7 @@ static dicomm_result_t open_in_process(struct dicomm_comm *comm,
 static dicomm_result_t open_host(const struct member *other,
 				 struct neighbour *n)
 {
-	TRY(accels[0]->import(&other->stages, &n->map));
+	TRY(host_memory_import(&other->stages, &n->map));
 	n->where = other->stages;
 	n->stages = n->map;
 	n->stages_bytes = other->stages.bytes;
@@ -109,7 +110,7 @@ void neighbour_close(struct dicomm_comm *comm, int rank)
 		return;
 	ipc_view_close(n->view);
 	if (n->map)
-		accels[0]->unimport(&n->where, n->map);
+		host_memory_unimport(&n->where, n->map);
 	host_map_close(n->maps);
 	in_process_put(n->in_process);
 	comm->peers[rank].neighbour = NULL;
@@ -138,7 +139,7 @@ dicomm_result_t neighbour_check(const struct dicomm_comm *comm, const char *f,
 	size_t offset;
 	int r = 0;
 
-	if (accels[0]->find(at, bytes, &where, &offset))
+	if (host_memory_find(at, bytes, &where, &offset))
 		return DICOMM_SUCCESS;
 	while (!comm->peers[r].has_peer_access)
 		r++;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/accel.h"
+#include "src/accel/host/memory.h"
 #include "src/base/cache.h"
 #include "src/base/log.h"
 #include "src/message/receive.h"
@@ -523,7 +523,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 		if (s->bytes < comm->map_threshold)
 			return false;
 		if (prep->key.coll != COLL_SEND &&
-		    !accels[0]->find(a, s->bytes, &where, &offset))
+		    !host_memory_find(a, s->bytes, &where, &offset))
 			return false;
 		if (!s->peer->transport->offer(s->tp, a, s->bytes,
 					       step_want(prep), &ref))

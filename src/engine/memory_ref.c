@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/accel/host/memory.h"
 #include "src/base/log.h"
 #include "src/memory/host_map.h"
 #include "src/memory/in_process.h"
@@ -32,7 +33,7 @@ bool memory_ref_make(const void *at, size_t bytes, struct memory_ref *mem_ref)
 {
 	size_t offset;
 
-	if (!accels[0]->find(at, bytes, &mem_ref->where, &offset))
+	if (!host_memory_find(at, bytes, &mem_ref->where, &offset))
 		return false;
 	mem_ref->offset = offset;
 	mem_ref->bytes = bytes;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "src/accel/host/memory.h"
 #include "src/accel/host/memory_table.h"
 #include "src/base/log.h"
 #include "src/memory/blocked_streams.h"
@@ -36,7 +37,7 @@ static bool destroy(struct deferred *deferred)
 
 	if (p->device)
 		deferred->work->unmap_host(deferred->index, p->base);
-	accels[0]->unimport(&p->where, p->base);
+	host_memory_unimport(&p->where, p->base);
 	free(p);
 	return true;
 }
@@ -53,7 +54,7 @@ static dicomm_result_t create(const struct host_maps *maps,
 	if (!p)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "memory of a neighbour: out of memory");
-	status = accels[0]->import(where, &base);
+	status = host_memory_import(where, &base);
 	if (status != DICOMM_SUCCESS) {
 		free(p);
 		return status;
@@ -224,7 +225,7 @@ dicomm_result_t host_map_open(const struct accel_work *work, int index,
 	maps->work = work;
 	maps->index = index;
 	maps->where = *board;
-	status = accels[0]->import(board, &maps->board);
+	status = host_memory_import(board, &maps->board);
 	if (status != DICOMM_SUCCESS)
 		goto free_maps;
 	status = try_board(maps);
@@ -237,7 +238,7 @@ dicomm_result_t host_map_open(const struct accel_work *work, int index,
 	return DICOMM_SUCCESS;
 
 unimport:
-	accels[0]->unimport(board, maps->board);
+	host_memory_unimport(board, maps->board);
 free_maps:
 	free(maps);
 	return status;
@@ -253,7 +254,7 @@ void host_map_close(struct host_maps *maps)
 		next = p->next;
 		deferred_run(&p->deferred);
 	}
-	accels[0]->unimport(&maps->where, maps->board);
+	host_memory_unimport(&maps->where, maps->board);
 	pthread_mutex_destroy(&maps->lock);
 	free(maps);
 }

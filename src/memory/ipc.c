@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "src/accel/host/memory.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
@@ -113,7 +114,7 @@ dicomm_result_t ipc_create(const struct accel *accel, int index, int ranks,
 	ipc->accel = accel;
 	ipc->index = index;
 	ipc->page = page;
-	accels[0]->find(page, bytes, &ipc->where, &offset);
+	host_memory_find(page, bytes, &ipc->where, &offset);
 	pthread_mutex_init(&ipc->lock, NULL);
 	*out = ipc;
 	return DICOMM_SUCCESS;
@@ -386,7 +387,7 @@ static dicomm_result_t start_keeper(void)
 
 static void unmap_page(struct ipc_view *view)
 {
-	accels[0]->unimport(&view->where, (void *)(uintptr_t)view->page);
+	host_memory_unimport(&view->where, (void *)(uintptr_t)view->page);
 	pthread_mutex_destroy(&view->lock);
 	free(view);
 }
@@ -411,7 +412,7 @@ dicomm_result_t ipc_view_open(struct ipc *ipc, const struct accel_export *page,
 	if (!view)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "memory of a neighbour: out of memory");
-	status = accels[0]->import(page, &base);
+	status = host_memory_import(page, &base);
 	if (status != DICOMM_SUCCESS) {
 		free(view);
 		return status;

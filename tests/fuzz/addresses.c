@@ -16,7 +16,8 @@
 enum { SHM, TCP, KINDS };
 
 static struct shm_host host;
-static struct tp_device device = {.base.config = {.rank = 0, .ranks = 4}};
+static struct tp_device device = {
+	.base = {.ops = &tcp_ops, .config = {.rank = 0, .ranks = 4}}};
 
 void fuzz_seeds(void)
 {
@@ -44,9 +45,10 @@ static void prove_tcp(struct tp_blob *blob)
 	if (blob->len != sizeof(a))
 		return;
 	memcpy(&a, blob->data, sizeof(a));
-	memset(a.proof, 0, sizeof(a.proof));
-	crypto_generichash(a.proof, sizeof(a.proof), (const uint8_t *)&a,
-			   sizeof(a), device.base.config.key, TCP_KEY);
+	memset(a.base.proof, 0, sizeof(a.base.proof));
+	crypto_generichash(a.base.proof, sizeof(a.base.proof),
+			   (const uint8_t *)&a, sizeof(a),
+			   device.base.config.key, TCP_KEY);
 	memcpy(blob->data, &a, sizeof(a));
 }
 

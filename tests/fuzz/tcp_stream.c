@@ -157,6 +157,8 @@ static void make_device(void)
 	dev.listener = -1;
 	dev.epoll = epoll_create1(EPOLL_CLOEXEC);
 	dev.links = links;
+	dev.base.ops = &tcp_ops;
+	dev.base.links = &links[0].base;
 	dev.base.in = ins;
 	dev.base.out = outs;
 	if (dev.epoll < 0)
@@ -171,8 +173,10 @@ static struct tcp_conn *connect_peer(int *peer)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds))
 		abort();
 	*peer = fds[1];
-	links[1] = (struct tcp_link){
-		.dev = &dev, .rank = 1, .count = 1, .open = 1, .ready = true};
+	links[1] = (struct tcp_link){.base = {.dev = &dev, .rank = 1},
+				     .count = 1,
+				     .open = 1,
+				     .ready = true};
 	c = tcp_socket_add(&dev, fds[0], TCP_OPEN, EPOLLIN);
 	if (!c || tcp_send_open(c) != DICOMM_SUCCESS)
 		abort();
@@ -197,7 +201,7 @@ static void disconnect(int peer)
 			framed_inbox_free(in);
 	}
 	dev.base.credits_due = NULL;
-	dev.deferred = dev.base.credits_blocked = false;
+	dev.base.deferred = dev.base.credits_blocked = false;
 	dev.open = dev.base.reads = 0;
 }
 

@@ -8,8 +8,9 @@
 #include "tests/fuzz/fuzz.h"
 #include "transports/ucx/address.h"
 
-static struct tp_device device = {.base.config = {.rank = 0, .ranks = 4},
-				  .worker_address_len = 40};
+static struct tp_device device = {
+	.base = {.ops = &ucx_ops, .config = {.rank = 0, .ranks = 4}},
+	.worker_address_len = 40};
 
 void fuzz_seeds(void)
 {
@@ -24,14 +25,14 @@ void fuzz_seeds(void)
 /* As the sender does: of all bytes, with 0 in the place of the proof. */
 static void prove(struct tp_blob *blob)
 {
-	uint8_t *proof = blob->data + offsetof(struct ucx_address, proof);
+	uint8_t *proof = blob->data + offsetof(struct ucx_address, base.proof);
 
 	if (blob->len < offsetof(struct ucx_address, worker))
 		return;
-	memset(proof, 0, sizeof(((struct ucx_address *)0)->proof));
-	crypto_generichash(proof, sizeof(((struct ucx_address *)0)->proof),
+	memset(proof, 0, sizeof(((struct ucx_address *)0)->base.proof));
+	crypto_generichash(proof, sizeof(((struct ucx_address *)0)->base.proof),
 			   blob->data, blob->len, device.base.config.key,
-			   UCX_KEY);
+			   sizeof(device.base.config.key));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

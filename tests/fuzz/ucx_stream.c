@@ -190,9 +190,11 @@ static void make_device(void)
 	dev.base.config.ranks = 2;
 	dev.base.config.slots = READERS_SLOTS;
 	dev.base.config.slot_bytes = READERS_SLOT_BYTES;
-	dev.token = 7;
+	dev.base.token = 7;
 	dev.worker = (ucp_worker_h)(void *)&some;
 	dev.endpoints = endpoints;
+	dev.base.ops = &ucx_ops;
+	dev.base.links = &endpoints[0].base;
 	dev.base.in = ins;
 	dev.base.out = outs;
 	ucx.ucp_worker_set_am_recv_handler = set_handler;
@@ -206,7 +208,8 @@ static void make_device(void)
 static void begin(void)
 {
 	for (uint32_t r = 0; r < 2; r++)
-		endpoints[r] = (struct ucx_endpoint){.dev = &dev, .rank = r};
+		endpoints[r] =
+			(struct ucx_endpoint){.base = {.dev = &dev, .rank = r}};
 	endpoints[1].ep = (ucp_ep_h)(void *)dev.worker;
 	endpoints[1].connected = true;
 	dev.base.reads = 0;
@@ -231,7 +234,7 @@ static void end(void)
 		free(reply);
 	}
 	dev.replies = NULL;
-	dev.deferred = false;
+	dev.base.deferred = false;
 }
 
 /* One record; returns its bytes, 0: there is no more. */
@@ -249,7 +252,7 @@ static size_t take(const uint8_t *data, size_t len)
 		n = len - RECORD - sizeof(head);
 	memcpy(&head, data + RECORD, sizeof(head));
 	if (!(data[1] & STRANGER)) {
-		head.token = dev.token;
+		head.token = dev.base.token;
 		head.rank = 1;
 	}
 	if (data[1] & RENDEZVOUS)

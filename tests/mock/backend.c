@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/accel/host/memory.h"
 #include "src/accel/reduce/reduce.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -203,7 +204,7 @@ START_TEST(memory_knows_its_device)
 	ck_assert(!work->owner(&owner, &owner));
 	ck_assert(!work->owner(NULL, &owner));
 	ck_assert_int_eq(owner.index, 7);
-	ck_assert(!accel->find(p, 1, &where, &offset));
+	ck_assert(!host_memory_find(p, 1, &where, &offset));
 	OK(accel->free(p));
 	ck_assert(!work->owner(p, &owner));
 	OK(accel->free(q));

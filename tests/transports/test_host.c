@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "src/accel/accel.h"
+#include "src/accel/host/memory.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 
@@ -147,7 +148,7 @@ START_TEST(memory_is_zero_writable_and_whole_pages)
 			ck_assert_uint_eq(p[k], 0);
 			p[k] = 1;
 		}
-		ck_assert(host->find(p, whole, &e, &offset));
+		ck_assert(host_memory_find(p, whole, &e, &offset));
 		ck_assert_uint_eq(e.bytes, whole);
 		ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
 	}
@@ -178,34 +179,35 @@ START_TEST(find_knows_what_lies_in_one_allocation)
 	size_t offset;
 	uint8_t local;
 
-	ck_assert(host->find(a, 8192, &e, &offset));
+	ck_assert(host_memory_find(a, 8192, &e, &offset));
 	ck_assert_uint_eq(offset, 0);
 	ck_assert_int_eq(e.pid, getpid());
-	ck_assert(host->find(a + 8191, 1, &f, &offset));
+	ck_assert(host_memory_find(a + 8191, 1, &f, &offset));
 	ck_assert_uint_eq(offset, 8191);
 	ck_assert_uint_eq(f.id, e.id);
-	ck_assert(host->find(b + (5u << 20), 1u << 20, &f, &offset));
+	ck_assert(host_memory_find(b + (5u << 20), 1u << 20, &f, &offset));
 	ck_assert_uint_eq(offset, 5u << 20);
 	ck_assert_uint_eq(f.bytes, (6u << 20) + 4096);
 	ck_assert_uint_ne(f.id, e.id);
 	ck_assert_int_ne(f.fd, e.fd);
 
-	ck_assert(!host->find(a, 8193, &f, &offset));
-	ck_assert(!host->find(a + 8192, 1, &f, &offset));
-	ck_assert(!host->find(a - 1, 2, &f, &offset));
-	ck_assert(!host->find(a + 1, SIZE_MAX, &f, &offset));
-	ck_assert(!host->find(b + (6u << 20), 4097, &f, &offset));
-	ck_assert(!host->find(&local, 1, &f, &offset));
-	ck_assert(!host->find(NULL, 0, &f, &offset));
-	ck_assert(!host->find((void *)UINTPTR_MAX, 1, &f, &offset));
-	ck_assert(!host->find((void *)find_knows_what_lies_in_one_allocation, 1,
-			      &f, &offset));
+	ck_assert(!host_memory_find(a, 8193, &f, &offset));
+	ck_assert(!host_memory_find(a + 8192, 1, &f, &offset));
+	ck_assert(!host_memory_find(a - 1, 2, &f, &offset));
+	ck_assert(!host_memory_find(a + 1, SIZE_MAX, &f, &offset));
+	ck_assert(!host_memory_find(b + (6u << 20), 4097, &f, &offset));
+	ck_assert(!host_memory_find(&local, 1, &f, &offset));
+	ck_assert(!host_memory_find(NULL, 0, &f, &offset));
+	ck_assert(!host_memory_find((void *)UINTPTR_MAX, 1, &f, &offset));
+	ck_assert(!host_memory_find(
+		(void *)find_knows_what_lies_in_one_allocation, 1, &f,
+		&offset));
 
 	ck_assert_int_eq(host->free(a), DICOMM_SUCCESS);
-	ck_assert(!host->find(a, 1, &f, &offset));
-	ck_assert(host->find(b, 1, &f, &offset));
+	ck_assert(!host_memory_find(a, 1, &f, &offset));
+	ck_assert(host_memory_find(b, 1, &f, &offset));
 	ck_assert_int_eq(host->free(b), DICOMM_SUCCESS);
-	ck_assert(!host->find(b + (5u << 20), 1, &f, &offset));
+	ck_assert(!host_memory_find(b + (5u << 20), 1, &f, &offset));
 }
 END_TEST
 
@@ -229,7 +231,7 @@ END_TEST
 
 START_TEST(freed_allocations_are_listed)
 {
-	uint64_t id, before = host->freed(0, &id), n;
+	uint64_t id, before = host_memory_freed(0, &id), n;
 	uint64_t ids[600];
 
 	for (int i = 0; i < 600; i++) {
@@ -237,24 +239,24 @@ START_TEST(freed_allocations_are_listed)
 		struct accel_export e;
 		size_t offset;
 
-		ck_assert(host->find(p, 1, &e, &offset));
+		ck_assert(host_memory_find(p, 1, &e, &offset));
 		ck_assert_uint_ne(e.id, 0);
 		for (int k = 0; k < i; k++)
 			ck_assert_uint_ne(e.id, ids[k]);
 		ids[i] = e.id;
 		ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
-		ck_assert_uint_eq(host->freed(before + (uint64_t)i, &id),
+		ck_assert_uint_eq(host_memory_freed(before + (uint64_t)i, &id),
 				  before + (uint64_t)i + 1);
 		ck_assert_uint_eq(id, e.id);
 	}
-	n = host->freed(before + 599, &id);
+	n = host_memory_freed(before + 599, &id);
 	ck_assert_uint_eq(n, before + 600);
 	ck_assert_uint_eq(id, ids[599]);
-	host->freed(before + 500, &id);
+	host_memory_freed(before + 500, &id);
 	ck_assert_uint_eq(id, ids[500]);
-	host->freed(before, &id); /* has left the list */
+	host_memory_freed(before, &id); /* has left the list */
 	ck_assert_uint_eq(id, 0);
-	host->freed(n, &id); /* has not happened */
+	host_memory_freed(n, &id); /* has not happened */
 	ck_assert_uint_eq(id, 0);
 }
 END_TEST
@@ -337,14 +339,14 @@ static int import_and_compare(void *arg)
 	struct shared *s = arg;
 	void *base = NULL;
 
-	if (host->import(&s->e, &base) != s->wanted)
+	if (host_memory_import(&s->e, &base) != s->wanted)
 		return 1;
 	if (s->wanted != DICOMM_SUCCESS)
 		return base ? 2 : 0;
 	/* The child has the parent's mapping too, at another address. */
 	if (base == s->expected || memcmp(base, s->expected, s->e.bytes) != 0)
 		return 3;
-	host->unimport(&s->e, base);
+	host_memory_unimport(&s->e, base);
 	return count_lines("/proc/self/maps", "dicomm-memory") == 1 ? 0 : 4;
 }
 
@@ -353,7 +355,7 @@ static int import_and_write(void *arg)
 	struct shared *s = arg;
 	void *base;
 
-	if (host->import(&s->e, &base) != DICOMM_SUCCESS)
+	if (host_memory_import(&s->e, &base) != DICOMM_SUCCESS)
 		return 1;
 	signal(SIGSEGV, SIG_DFL);
 	*(volatile uint8_t *)base = 1;
@@ -368,7 +370,7 @@ START_TEST(a_neighbour_maps_it_and_only_reads)
 
 	for (size_t i = 0; i < 3u << 20; i++)
 		p[i] = (uint8_t)(i * 7 + i / 251);
-	ck_assert(host->find(p, 1, &s.e, &offset));
+	ck_assert(host_memory_find(p, 1, &s.e, &offset));
 	s.expected = p;
 	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
 	ck_assert_int_eq(in_child(import_and_write, &s), 256 + SIGSEGV);
@@ -384,7 +386,7 @@ START_TEST(a_stale_or_false_export_is_refused)
 	size_t offset;
 	void *base = NULL;
 
-	ck_assert(host->find(p, 1, &e, &offset));
+	ck_assert(host_memory_find(p, 1, &e, &offset));
 	s.e = e;
 	s.e.id++;
 	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
@@ -399,7 +401,7 @@ START_TEST(a_stale_or_false_export_is_refused)
 	/* Freed, and the number of its descriptor taken by the next one. */
 	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
 	q = allocate(8192);
-	ck_assert(host->find(q, 1, &e2, &offset));
+	ck_assert(host_memory_find(q, 1, &e2, &offset));
 	ck_assert_int_eq(e2.fd, e.fd);
 	s.e = e;
 	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
@@ -418,7 +420,8 @@ START_TEST(a_stale_or_false_export_is_refused)
 	s.e.fd = -1;
 	ck_assert_int_eq(in_child(import_and_compare, &s), 0);
 	/* One's own has a pointer already. */
-	ck_assert_int_eq(host->import(&e2, &base), DICOMM_ERR_INVALID_ARGUMENT);
+	ck_assert_int_eq(host_memory_import(&e2, &base),
+			 DICOMM_ERR_INVALID_ARGUMENT);
 	ck_assert_ptr_null(base);
 	ck_assert_int_eq(host->free(q), DICOMM_SUCCESS);
 }
@@ -459,7 +462,7 @@ START_TEST(a_number_that_became_a_fifos_is_not_waited_for)
 	uint8_t *p = allocate(4096);
 	size_t offset;
 
-	ck_assert(host->find(p, 1, &s.e, &offset));
+	ck_assert(host_memory_find(p, 1, &s.e, &offset));
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/fifo", folder);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
@@ -482,7 +485,7 @@ static int child_of_owner(void *arg)
 
 	if (host->free(p) != DICOMM_ERR_INVALID_ARGUMENT)
 		return 1;
-	if (host->find(p, 1, &e, &offset))
+	if (host_memory_find(p, 1, &e, &offset))
 		return 2;
 	if (p[100] != 77) /* the memory itself stays */
 		return 3;
@@ -496,9 +499,10 @@ static int child_of_owner(void *arg)
 			return 6;
 	}
 	mine = allocate(4096);
-	if (!host->find(mine, 4096, &e, &offset) || e.pid != getpid())
+	if (!host_memory_find(mine, 4096, &e, &offset) || e.pid != getpid())
 		return 4;
-	if (host->free(mine) != DICOMM_SUCCESS || host->freed(0, &id) != 1)
+	if (host->free(mine) != DICOMM_SUCCESS ||
+	    host_memory_freed(0, &id) != 1)
 		return 5;
 	return 0;
 }
@@ -512,7 +516,7 @@ START_TEST(a_forked_child_does_not_own_its_parents_memory)
 	p[100] = 77;
 	ck_assert_int_eq(in_child(child_of_owner, p), 0);
 	/* And the parent still does. */
-	ck_assert(host->find(p, 1, &e, &offset));
+	ck_assert(host_memory_find(p, 1, &e, &offset));
 	ck_assert_uint_eq(p[100], 77);
 	ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
 	ck_assert_int_eq(host->free(other), DICOMM_SUCCESS);
@@ -535,10 +539,10 @@ static void *look_up(void *arg)
 		struct accel_export e = {0};
 		size_t offset = 0;
 
-		if (!host->find(s->stable + 5000, 100, &e, &offset) ||
+		if (!host_memory_find(s->stable + 5000, 100, &e, &offset) ||
 		    e.id != s->id || offset != 5000)
 			atomic_fetch_add(&s->wrong, 1);
-		if (host->find(other, sizeof(other), &e, &offset))
+		if (host_memory_find(other, sizeof(other), &e, &offset))
 			atomic_fetch_add(&s->wrong, 1);
 	}
 	return NULL;
@@ -567,7 +571,7 @@ START_TEST(find_needs_no_lock_while_others_allocate)
 	size_t offset;
 	void *failed;
 
-	ck_assert(host->find(s.stable, 1, &e, &offset));
+	ck_assert(host_memory_find(s.stable, 1, &e, &offset));
 	s.id = e.id;
 	ck_assert_int_eq(pthread_create(&reader, NULL, look_up, &s), 0);
 	for (int i = 0; i < 2; i++)

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 
 #include "src/accel/accel.h"
+#include "src/accel/host/memory.h"
 #include "src/accel/opencl/api.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
@@ -58,7 +59,7 @@ START_TEST(memory_is_the_hosts)
 	size_t offset;
 
 	OK(accel_opencl.alloc(0, 100000, &p));
-	ck_assert(accel_opencl.find((char *)p + 5, 7, &where, &offset));
+	ck_assert(host_memory_find((char *)p + 5, 7, &where, &offset));
 	ck_assert_uint_eq(offset, 5);
 	ck_assert_int_eq(where.pid, getpid());
 	ck_assert(!work->owner(p, &owner));

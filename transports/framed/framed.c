@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 
 /* ---- opened, closed ---- */
@@ -23,12 +24,19 @@ dicomm_result_t framed_open(struct framed *f, const struct framed_ops *ops,
 		return FAIL(DICOMM_ERR_SYSTEM, "%s: libsodium: cannot start",
 			    ops->name);
 	randombytes_buf(f->seal_key, sizeof(f->seal_key));
+	randombytes_buf(&f->token, sizeof(f->token));
+	f->network = framed_address_network();
 	f->in = calloc(channels, sizeof(*f->in));
 	f->out = calloc(channels, sizeof(*f->out));
-	return f->in && f->out ? DICOMM_SUCCESS
-			       : FAIL(DICOMM_ERR_NO_MEMORY,
-				      "%s: no memory for %d ranks", ops->name,
-				      config->ranks);
+	f->links = calloc((size_t)config->ranks, ops->link_bytes);
+	if (!f->in || !f->out || !f->links)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: no memory for %d ranks",
+			    ops->name, config->ranks);
+	for (uint32_t r = 0; r < (uint32_t)config->ranks; r++) {
+		framed_link_of(f, r)->dev = framed_device(f);
+		framed_link_of(f, r)->rank = r;
+	}
+	return DICOMM_SUCCESS;
 }
 
 void framed_free_channels(struct framed *f, uint32_t rank)
@@ -58,6 +66,23 @@ void framed_close(struct framed *f)
 	}
 	free((void *)f->in);
 	free((void *)f->out);
+	free(f->links);
+}
+
+bool framed_lock_to_abort(struct framed *f)
+{
+	uint64_t start = clock_ns();
+
+	while (!framed_try_lock(f)) {
+		if (clock_ns() - start > FRAMED_DRAIN_NS) {
+			log_warn("%s: rank %d: abort: another thread has "
+				 "been polling for too long",
+				 f->ops->name, f->config.rank);
+			return false;
+		}
+		sched_yield();
+	}
+	return true;
 }
 
 struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes)
@@ -73,10 +98,19 @@ struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes)
 	return peer;
 }
 
-void framed_peer_free(struct tp_peer *peer)
+void framed_peer_close(struct tp_peer *peer)
 {
-	struct tp_peer **at = &framed_of(peer->dev)->peers;
+	struct tp_peer **at;
+	struct framed *f;
 
+	if (!peer)
+		return;
+	f = framed_of(peer->dev);
+	framed_lock(f);
+	f->ops->close_links(peer->dev, (uint32_t)peer->rank,
+			    (uint32_t)peer->rank + 1);
+	framed_unlock(f);
+	at = &f->peers;
 	while (*at != peer)
 		at = &(*at)->next;
 	*at = peer->next;
@@ -89,7 +123,8 @@ uint64_t framed_memory(const struct framed *f)
 			f->config.slot_bytes;
 	uint64_t inbox = sizeof(struct framed_in) + f->config.slots * slot;
 	int channels = f->config.ranks * TP_CLASSES;
-	uint64_t bytes = (uint64_t)channels * 2 * sizeof(void *);
+	uint64_t bytes = (uint64_t)channels * 2 * sizeof(void *) +
+			 (uint64_t)f->config.ranks * f->ops->link_bytes;
 
 	for (int id = 0; id < channels; id++) {
 		bytes += atomic_load(&f->in[id]) ? inbox : 0;
@@ -100,6 +135,22 @@ uint64_t framed_memory(const struct framed *f)
 }
 
 /* ---- connected ---- */
+
+void framed_limits(const struct tp_peer *peer, struct tp_limits *limits)
+{
+	const struct framed *f = framed_of(peer->dev);
+
+	/* Credits are sent at every quarter of the slots; see release(). Where
+	 * it congests, the request for a reference queues up behind the data
+	 * that this rank sends: when all ranks send to all others, that doubled
+	 * the time. */
+	*limits = (struct tp_limits){.eager_bytes = f->config.slot_bytes,
+				     .slots = f->config.slots,
+				     .window = f->config.slots / 2 + 1,
+				     .spin = 1,
+				     .prefers_eager = f->congests,
+				     .congests = f->congests};
+}
 
 /* Lock held. */
 static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
@@ -200,7 +251,7 @@ static dicomm_result_t send_message(struct tp_peer *peer,
 
 	if (framed_is_aborted(f))
 		return DICOMM_ERR_ABORTED;
-	TRY(f->ops->status(peer->dev, (uint32_t)peer->rank));
+	TRY(framed_link_status(framed_link_of(f, (uint32_t)peer->rank)));
 	return f->ops->send_message(peer, m);
 }
 

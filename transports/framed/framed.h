@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "transports/terms.h"
 #include "transports/transport.h"
 
 #define FRAMED_READS                                            \
@@ -78,31 +79,58 @@ struct framed_message {
 	uint64_t bytes; /* of the body: len, or those of a reference */
 };
 
+/* ---- what leads to a rank ---- */
+
+/* First member of what the transport keeps for each rank. */
+struct framed_link {
+	struct tp_device *dev;
+	uint32_t rank;
+	_Atomic int status;       /* dicomm_result_t; the cause is below */
+	_Atomic bool peer_closed; /* the peer has closed, or aborted */
+	bool reported;            /* the user has been told the status, */
+	bool noticed;             /* and broken() has seen it once */
+	char cause[160];
+};
+
+/* The first bytes of an address. */
+struct framed_address {
+	uint32_t magic, version;
+	uint8_t proof[16]; /* of all bytes, with 0 here, by the config's key */
+	uint64_t token;    /* of the device: who connects to it has to know */
+	uint64_t network;  /* hash of machine and network namespace */
+	struct terms terms;
+};
+
 /* ---- the device ---- */
 
 /* What the transport does; the lock is held, unless noted. */
 struct framed_ops {
 	const char *name;
-	size_t ref_bytes; /* of its references, which begin with an address */
+	uint32_t magic, version; /* of its addresses */
+	size_t ref_bytes;  /* of its references, which begin with an address */
+	size_t link_bytes; /* of what it keeps for a rank */
 	/* Connect to the peer, and announce that this rank will use a channel
 	 * to it. */
 	dicomm_result_t (*open_channel)(struct tp_peer *peer, enum tp_class c);
-	/* SUCCESS, or why nothing is sent to a rank any more; then the text
-	 * becomes the last error. */
-	dicomm_result_t (*status)(struct tp_device *dev, uint32_t rank);
-	/* Is the connection broken? Without the lock. */
-	bool (*is_broken)(struct tp_device *dev, uint32_t rank);
-	/* status() is SUCCESS. As put() of struct transport. */
+	/* The link is sound. As put() of struct transport. */
 	dicomm_result_t (*send_message)(struct tp_peer *peer,
 					const struct framed_message *m);
 	/* Send in->consumed. AGAIN: there is no room now. Another error: the
 	 * peer needs no credits, or cannot get any. */
 	dicomm_result_t (*send_credit)(struct framed_in *in);
-	/* status() is SUCCESS. Ask for [offset, offset + len) of a reference,
+	/* The link is sound. Ask for [offset, offset + len) of a reference,
 	 * with the number of the read. AGAIN: nothing happened. */
 	dicomm_result_t (*send_read)(struct framed_in *in, uint64_t seq,
 				     struct framed_read *read, uint32_t number,
 				     const struct tp_ref *ref, uint64_t offset);
+	/* Close the links [first, end), when their peers have acknowledged
+	 * that, or after FRAMED_DRAIN_NS. */
+	void (*close_links)(struct tp_device *dev, uint32_t first,
+			    uint32_t end);
+	/* NULL, or: close what is left of a link that has broken. */
+	void (*drop)(struct framed_link *link);
+	/* NULL, or: look for links that have broken. */
+	void (*watch)(struct tp_device *dev);
 };
 
 /* First member of the device of a rank. */
@@ -111,7 +139,11 @@ struct framed {
 	_Atomic bool aborted;
 	const struct framed_ops *ops;
 	struct tp_config config;
+	uint64_t network, token; /* as its address says */
+	bool congests;           /* as struct tp_limits says */
+	bool deferred; /* some link has something to send that found no room */
 	uint8_t seal_key[16];
+	struct framed_link *links;       /* [rank], each of ops->link_bytes */
 	struct framed_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
 	struct framed_out *_Atomic *out; /* the same */
 	struct framed_in *credits_due; /* channels whose sender needs credits */
@@ -176,6 +208,13 @@ static inline struct framed_out *framed_out_of(const struct framed *f,
 				    memory_order_acquire);
 }
 
+static inline struct framed_link *framed_link_of(const struct framed *f,
+						 uint32_t rank)
+{
+	return (struct framed_link *)(void *)((char *)f->links +
+					      rank * f->ops->link_bytes);
+}
+
 /* To itself a rank needs no network. */
 static inline bool framed_is_self(const struct tp_peer *peer)
 {
@@ -190,14 +229,16 @@ dicomm_result_t framed_open(struct framed *f, const struct framed_ops *ops,
 /* Free all channels, peers and tables. Without the lock. */
 void framed_close(struct framed *f);
 /* A peer of that size, which begins with a struct tp_peer; NULL: no memory.
- * Without the lock, as is framed_peer_free(). */
+ * Without the lock. */
 struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes);
-void framed_peer_free(struct tp_peer *peer);
 /* Free the channels from and to a rank. */
 void framed_free_channels(struct framed *f, uint32_t rank);
+/* Take the lock to abort; false: another thread does not give it back. */
+bool framed_lock_to_abort(struct framed *f);
 /* Bytes of tables and channels. Without the lock. */
 uint64_t framed_memory(const struct framed *f);
 
+void framed_limits(const struct tp_peer *peer, struct tp_limits *limits);
 dicomm_result_t framed_connect_out(struct tp_peer *peer, enum tp_class c,
 				   struct tp_outbox *outbox);
 dicomm_result_t framed_connect_in(struct tp_peer *peer, enum tp_class c,
@@ -208,6 +249,40 @@ dicomm_result_t framed_put(struct tp_peer *peer, enum tp_class c, uint64_t seq,
 dicomm_result_t framed_release(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq);
 bool framed_flush(struct tp_device *dev);
+void framed_peer_close(struct tp_peer *peer);
+
+/* ---- address.c: what all addresses begin with; without the lock ---- */
+
+/* Fill in the head of an address of `bytes` bytes, and make a blob of it. The
+ * rest has to be there: the proof covers it. */
+void framed_address_make(const struct framed *f, struct framed_address *a,
+			 size_t bytes, struct tp_blob *blob);
+/* Take an address of at most `bytes` bytes out of a blob. False: it is not one,
+ * and `why` says so. The caller checks its length. */
+bool framed_address_parse(const struct framed *f, const struct tp_blob *blob,
+			  struct framed_address *a, size_t bytes, char *why,
+			  size_t len);
+/* Hash of machine and network namespace. */
+uint64_t framed_address_network(void);
+/* Returns false, and says that an address is not genuine. */
+bool framed_address_damaged(const struct framed *f, char *why, size_t len);
+
+/* ---- link.c: is a rank there? ---- */
+
+/* The link has broken, and this is why, unless it had before. */
+void framed_link_fail(struct framed_link *link, dicomm_result_t status,
+		      const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* SUCCESS, or why nothing is sent to the rank any more; then the text becomes
+ * the last error. */
+dicomm_result_t framed_link_status(struct framed_link *link);
+/* Can messages be sent to that rank? If not, `why` says so. Without the
+ * lock. */
+bool framed_link_is_open(const struct framed *f, uint32_t rank, char *why,
+			 size_t len);
+
+/* Operation of struct transport */
+dicomm_result_t framed_link_broken(struct tp_device *dev, int *peer);
 
 /* ---- inbox.c ---- */
 

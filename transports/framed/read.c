@@ -81,16 +81,16 @@ dicomm_result_t framed_read_map(struct tp_peer *peer, const struct tp_ref *ref,
 }
 
 /* Lock held. */
-static dicomm_result_t request(struct tp_peer *peer, struct framed_in *in,
-			       uint64_t seq, const struct tp_ref *ref,
-			       uint64_t offset, void *dst, uint64_t len)
+static dicomm_result_t request(struct framed_in *in, uint64_t seq,
+			       const struct tp_ref *ref, uint64_t offset,
+			       void *dst, uint64_t len)
 {
 	struct framed *f = in->framed;
 	struct framed_read *read = &in->reads[seq % FRAMED_READS];
 
 	if (framed_is_aborted(f))
 		return DICOMM_ERR_ABORTED;
-	TRY(f->ops->status(peer->dev, in->rank));
+	TRY(framed_link_status(framed_link_of(f, in->rank)));
 	if (is_active(read))
 		return DICOMM_AGAIN;
 	read->dst = dst;
@@ -127,7 +127,7 @@ dicomm_result_t framed_read_begin(struct tp_peer *peer, enum tp_class c,
 	}
 	if (!framed_try_lock(f))
 		return DICOMM_AGAIN;
-	status = request(peer, in, seq, ref, offset, dst, len);
+	status = request(in, seq, ref, offset, dst, len);
 	framed_unlock(f);
 	return status;
 }
@@ -144,9 +144,9 @@ dicomm_result_t framed_read_status(struct tp_peer *peer, enum tp_class c,
 		return status;
 	if (framed_is_aborted(f))
 		return DICOMM_ERR_ABORTED;
-	if (f->ops->is_broken(peer->dev, in->rank)) {
+	if (atomic_load(&framed_link_of(f, in->rank)->status)) {
 		framed_lock(f);
-		status = f->ops->status(peer->dev, in->rank);
+		status = framed_link_status(framed_link_of(f, in->rank));
 		framed_unlock(f);
 	} else if (status != DICOMM_IN_PROGRESS) {
 		return FAIL(status,

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/accel.h"
+#include "src/accel/host/memory.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
 #include "transports/shm/cma.h"
@@ -90,7 +90,7 @@ bool shm_ref_make(const struct shm_offer *how, const void *addr, uint64_t len,
 	if (how->own) {
 		r.how = SHM_POINTER;
 	} else if (how->maps && len >= how->map_threshold &&
-		   accels[0]->find(addr, len, &e, &offset)) {
+		   host_memory_find(addr, len, &e, &offset)) {
 		r.how = SHM_MAP;
 		r.where = offset;
 		r.id = e.id;
@@ -152,7 +152,7 @@ static dicomm_result_t import_get(const struct accel_export *e,
 			FAIL(DICOMM_ERR_NO_MEMORY, "shm import: out of memory");
 		goto unlock;
 	}
-	status = accels[0]->import(e, &i->base);
+	status = host_memory_import(e, &i->base);
 	if (status != DICOMM_SUCCESS) {
 		free(i);
 		goto unlock;
@@ -177,7 +177,7 @@ static void import_put(struct import *i)
 		while (*at != i)
 			at = &(*at)->next;
 		*at = i->next;
-		accels[0]->unimport(&i->where, i->base);
+		host_memory_unimport(&i->where, i->base);
 		free(i);
 	}
 	fork_unlock(FORK_REFERENCES);
@@ -334,10 +334,10 @@ dicomm_result_t shm_ref_read(struct shm_mappings *mappings,
 void shm_freed_publish(struct shm_segment *seg)
 {
 	struct shm_header *head = seg->head;
-	uint64_t id, n = accels[0]->freed(seg->published, &id);
+	uint64_t id, n = host_memory_freed(seg->published, &id);
 
 	while (seg->published < n) {
-		accels[0]->freed(seg->published, &id);
+		host_memory_freed(seg->published, &id);
 		atomic_store(&head->freed_ids[seg->published % SHM_FREED_IDS],
 			     id);
 		atomic_store_explicit(&head->freed, ++seg->published,

@@ -32,8 +32,7 @@ struct shm_header {
 	uint64_t probe; /* address, in the owner, of another copy of nonce[0] */
 	/* The owner has aborted. Memory that it offered may be gone. */
 	_Atomic bool withdrawn;
-	/* Allocations that the owner's process has freed, as accel->freed()
-	 * lists them. */
+	/* What host_memory_freed() of the owner's process lists. */
 	_Atomic uint64_t freed;
 	_Atomic uint64_t freed_ids[SHM_FREED_IDS];
 	shm_doorbell doorbell __attribute__((aligned(TP_LINE_BYTES)));

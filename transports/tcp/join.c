@@ -199,7 +199,7 @@ static void open_conn(struct tcp_conn *c)
 	if (!why && tcp_send_open(c) != DICOMM_SUCCESS)
 		why = "out of memory";
 	if (why) {
-		tcp_link_fail(link, DICOMM_ERR_REMOTE, "%s", why);
+		framed_link_fail(&link->base, DICOMM_ERR_REMOTE, "%s", why);
 		return;
 	}
 	c->state = TCP_OPEN;
@@ -241,8 +241,8 @@ static void make_pair(struct tcp_conn *c, uint8_t public[AUTH_PUBLIC])
 
 static void connect_failed(struct tcp_link *link, int error)
 {
-	tcp_link_fail(link, DICOMM_ERR_REMOTE, "connect to %s: %s",
-		      link->address->listen, strerror(error));
+	framed_link_fail(&link->base, DICOMM_ERR_REMOTE, "connect to %s: %s",
+			 link->address->listen, strerror(error));
 }
 
 static void send_hello(struct tcp_conn *c)
@@ -252,13 +252,13 @@ static void send_hello(struct tcp_conn *c)
 
 	h->type = HELLO;
 	h->from_rank = (uint32_t)config->rank;
-	h->to_rank = c->link->rank;
+	h->to_rank = c->link->base.rank;
 	h->ranks = (uint32_t)config->ranks;
 	h->slots = config->slots;
 	h->slot_bytes = config->slot_bytes;
 	h->index = c->index;
 	h->count = c->link->count;
-	h->token = c->link->address->token;
+	h->token = c->link->address->base.token;
 	h->protection = c->dev->protection;
 	randombytes_buf(h->nonce, sizeof(h->nonce));
 	make_pair(c, h->public);
@@ -267,9 +267,9 @@ static void send_hello(struct tcp_conn *c)
 	c->deadline_ms = 0;
 	tcp_socket_watch(c, EPOLLIN);
 	if (!send_word(c, h, sizeof(*h)))
-		tcp_link_fail(c->link, DICOMM_ERR_REMOTE,
-			      "send a hello to %s: %s",
-			      c->link->address->listen, strerror(errno));
+		framed_link_fail(&c->link->base, DICOMM_ERR_REMOTE,
+				 "send a hello to %s: %s",
+				 c->link->address->listen, strerror(errno));
 }
 
 /* 0: as long as the kernel tries. */
@@ -285,17 +285,18 @@ static uint64_t connect_until_ms(const struct tp_device *dev)
 static void connect_one(struct tcp_link *link, uint32_t index)
 {
 	struct tcp_conn *c = NULL;
-	int fd = tcp_socket_connect(link->dev, link->address->listen);
+	int fd = tcp_socket_connect(link->base.dev, link->address->listen);
 
 	if (fd >= 0)
-		c = tcp_socket_add(link->dev, fd, TCP_CONNECTING, EPOLLOUT);
+		c = tcp_socket_add(link->base.dev, fd, TCP_CONNECTING,
+				   EPOLLOUT);
 	if (!c) {
 		connect_failed(link, fd < 0 ? errno : ENOMEM);
 		return;
 	}
 	c->link = link;
 	c->index = index;
-	c->deadline_ms = connect_until_ms(link->dev);
+	c->deadline_ms = connect_until_ms(link->base.dev);
 	link->conn[index] = c;
 	if (!begin(c))
 		connect_failed(link, ENOMEM);
@@ -304,29 +305,24 @@ static void connect_one(struct tcp_link *link, uint32_t index)
 /* Connect those connections of the link that are missing. */
 static void connect_all(struct tcp_link *link)
 {
-	for (uint32_t i = 0; i < link->count && !atomic_load(&link->status);
-	     i++)
+	for (uint32_t i = 0;
+	     i < link->count && !atomic_load(&link->base.status); i++)
 		if (!link->conn[i])
 			connect_one(link, i);
 }
 
 void tcp_join_connect(struct tcp_link *link)
 {
-	if (link->count || link->closed || atomic_load(&link->status))
+	if (link->count || link->closed || atomic_load(&link->base.status))
 		return;
 	link->initiator = true;
-	link->count = link->dev->connections;
+	link->count = link->base.dev->connections;
 	connect_all(link);
 }
 
 static void drop_connections(struct tcp_link *link)
 {
-	for (uint32_t i = 0; i < TCP_CONNECTIONS; i++)
-		if (link->conn[i])
-			tcp_socket_drop(link->conn[i]);
-	if (link->retry)
-		link->dev->pending--;
-	link->retry = false;
+	tcp_link_drop(link);
 	link->count = 0;
 	link->initiator = false;
 }
@@ -340,9 +336,9 @@ static void retry_later(struct tcp_conn *c, const char *why)
 	struct tcp_link *link = c->link;
 
 	if (!link->retry && ++link->attempts > ATTEMPTS_MAX) {
-		tcp_link_fail(link, DICOMM_ERR_REMOTE,
-			      "%s does not answer a hello: %s",
-			      link->address->listen, why);
+		framed_link_fail(&link->base, DICOMM_ERR_REMOTE,
+				 "%s does not answer a hello: %s",
+				 link->address->listen, why);
 		return;
 	}
 	tcp_socket_drop(c);
@@ -350,7 +346,7 @@ static void retry_later(struct tcp_conn *c, const char *why)
 		return;
 	link->retry_ms = clock_ms() + RETRY_MS;
 	link->retry = true;
-	link->dev->pending++;
+	link->base.dev->pending++;
 }
 
 static void on_connected(struct tcp_conn *c)
@@ -378,11 +374,12 @@ static bool is_answered(const struct tcp_conn *c)
 static void on_unanswered(struct tcp_conn *c)
 {
 	if (!is_answered(c))
-		tcp_link_fail(c->link, DICOMM_ERR_REMOTE,
-			      "no answer to connect to %s (does a firewall "
-			      "drop it? DICOMM_PORT_RANGE says which ports are "
-			      "used)",
-			      c->link->address->listen);
+		framed_link_fail(
+			&c->link->base, DICOMM_ERR_REMOTE,
+			"no answer to connect to %s (does a firewall "
+			"drop it? DICOMM_PORT_RANGE says which ports are "
+			"used)",
+			c->link->address->listen);
 }
 
 static void on_answer(struct tcp_conn *c)
@@ -410,17 +407,18 @@ static void on_answer(struct tcp_conn *c)
 		return;
 	}
 	if (g->answer.verdict != WELCOME) {
-		tcp_link_fail(link, DICOMM_ERR_REMOTE, "%s refuses: %s",
-			      link->address->listen, g->answer.why);
+		framed_link_fail(&link->base, DICOMM_ERR_REMOTE,
+				 "%s refuses: %s", link->address->listen,
+				 g->answer.why);
 		return;
 	}
 	prove_confirm(g, key, g->confirm.proof);
 	if (send_word(c, &g->confirm, sizeof(g->confirm)))
 		open_conn(c);
 	else
-		tcp_link_fail(link, DICOMM_ERR_REMOTE,
-			      "send a confirm to %s: %s", link->address->listen,
-			      strerror(errno));
+		framed_link_fail(&link->base, DICOMM_ERR_REMOTE,
+				 "send a confirm to %s: %s",
+				 link->address->listen, strerror(errno));
 }
 
 /* ---- the acceptor ---- */
@@ -467,7 +465,7 @@ static const char *refusal(const struct tp_device *dev, const struct hello *h)
 	if (h->protection != dev->protection)
 		return "its DICOMM_ENCRYPT is another";
 	link = &dev->links[h->from_rank];
-	if (link->closed || atomic_load(&link->status))
+	if (link->closed || atomic_load(&link->base.status))
 		return "it has closed its side";
 	if (!link->initiator && link->count &&
 	    (link->count != h->count || link->conn[h->index]))
@@ -503,7 +501,7 @@ static void send_answer(struct tcp_conn *c)
 		snprintf(a->why, sizeof(a->why), "%s", why);
 	link = why ? NULL : &dev->links[g->hello.from_rank];
 	if (link && link->initiator &&
-	    link->rank > (uint32_t)dev->base.config.rank)
+	    link->base.rank > (uint32_t)dev->base.config.rank)
 		a->verdict = CROSSED;
 	randombytes_buf(a->nonce, sizeof(a->nonce));
 	make_pair(c, a->public);
@@ -528,7 +526,7 @@ static void on_hello(struct tcp_conn *c)
 		return;
 	prove_hello(h, c->dev->base.config.key, proof);
 	if (status == DICOMM_SUCCESS && h->type == HELLO &&
-	    h->token == c->dev->token &&
+	    h->token == c->dev->base.token &&
 	    !sodium_memcmp(proof, h->proof, sizeof(proof))) {
 		send_answer(c);
 		return;

@@ -17,43 +17,8 @@ void tcp_link_drop(struct tcp_link *link)
 		if (link->conn[i])
 			tcp_socket_drop(link->conn[i]);
 	if (link->retry)
-		link->dev->pending--;
+		link->base.dev->pending--;
 	link->retry = link->ready = false;
-}
-
-void tcp_link_fail(struct tcp_link *link, dicomm_result_t status,
-		   const char *format, ...)
-{
-	va_list args;
-
-	if (!atomic_load(&link->status)) {
-		va_start(args, format);
-		vsnprintf(link->cause, sizeof(link->cause), format, args);
-		va_end(args);
-		atomic_store_explicit(&link->status, status,
-				      memory_order_release);
-	}
-	tcp_link_drop(link);
-}
-
-dicomm_result_t tcp_link_status(struct tcp_link *link)
-{
-	dicomm_result_t status = (dicomm_result_t)atomic_load_explicit(
-		&link->status, memory_order_acquire);
-	char text[sizeof(link->cause) + 32];
-
-	if (!status && !link->peer_closed)
-		return DICOMM_SUCCESS;
-	if (link->peer_closed)
-		status = DICOMM_ERR_REMOTE;
-	snprintf(text, sizeof(text), "tcp: rank %" PRIu32 ": %s", link->rank,
-		 link->peer_closed ? "it has closed its side" : link->cause);
-	if (link->reported) {
-		log_set_last_error(text);
-		return status;
-	}
-	link->reported = true;
-	return FAIL(status, "%s", text);
 }
 
 static bool announce(struct tcp_link *link)
@@ -78,18 +43,19 @@ void tcp_link_ready(struct tcp_link *link)
 {
 	link->ready = true;
 	link->attempts = 0;
-	link->dev->deferred |= !announce(link);
+	link->base.dev->base.deferred |= !announce(link);
 	log_debug("tcp: rank %d and rank %" PRIu32 " have %" PRIu32
 		  " connections",
-		  link->dev->base.config.rank, link->rank, link->count);
+		  link->base.dev->base.config.rank, link->base.rank,
+		  link->count);
 }
 
 void tcp_link_lost(struct tcp_conn *c, int error)
 {
 	struct tcp_link *link = c->link;
-	char why[sizeof(link->cause)] = "the other side has closed it";
+	char why[sizeof(link->base.cause)] = "the other side has closed it";
 
-	if (!link || c->close_received || link->peer_closed ||
+	if (!link || c->close_received || link->base.peer_closed ||
 	    link->close_sent[c->index]) {
 		tcp_socket_drop(c);
 		return;
@@ -97,12 +63,12 @@ void tcp_link_lost(struct tcp_conn *c, int error)
 	if (error)
 		tcp_reason(error, why, sizeof(why));
 	if (error == EBADMSG)
-		tcp_link_fail(link, DICOMM_ERR_REMOTE,
-			      "what came from it was changed on the way "
-			      "(DICOMM_ENCRYPT)");
+		framed_link_fail(&link->base, DICOMM_ERR_REMOTE,
+				 "what came from it was changed on the way "
+				 "(DICOMM_ENCRYPT)");
 	else
-		tcp_link_fail(link, DICOMM_ERR_REMOTE,
-			      "the connection has ended: %s", why);
+		framed_link_fail(&link->base, DICOMM_ERR_REMOTE,
+				 "the connection has ended: %s", why);
 }
 
 void tcp_link_on_close(struct tcp_conn *c)
@@ -114,14 +80,14 @@ void tcp_link_on_close(struct tcp_conn *c)
 	c->close_received = true;
 	if (++link->closes < link->count)
 		return;
-	atomic_store(&link->peer_closed, true);
-	link->ack_due = link->dev->deferred = true;
+	atomic_store(&link->base.peer_closed, true);
+	link->ack_due = link->base.dev->base.deferred = true;
 }
 
 bool tcp_link_is_quiet(const struct tcp_link *link)
 {
-	return !link->open || atomic_load(&link->status) || link->peer_closed ||
-	       link->close_acked;
+	return !link->open || atomic_load(&link->base.status) ||
+	       link->base.peer_closed || link->close_acked;
 }
 
 void tcp_link_say_close(struct tcp_link *link)
@@ -156,7 +122,7 @@ static bool flush_one(struct tcp_link *link)
 
 void tcp_link_flush_deferred(struct tp_device *dev)
 {
-	dev->deferred = false;
+	dev->base.deferred = false;
 	for (int r = 0; r < dev->base.config.ranks; r++)
-		dev->deferred |= flush_one(&dev->links[r]);
+		dev->base.deferred |= flush_one(&dev->links[r]);
 }

@@ -22,13 +22,13 @@
 static void reject(struct tcp_conn *c, const char *what)
 {
 	log_warn("tcp: rank %" PRIu32 " sent %s: the connection is closed",
-		 c->link->rank, what);
-	tcp_link_fail(c->link, DICOMM_ERR_REMOTE, "it sent %s", what);
+		 c->link->base.rank, what);
+	framed_link_fail(&c->link->base, DICOMM_ERR_REMOTE, "it sent %s", what);
 }
 
 static void on_credit(struct tcp_conn *c, const struct tcp_head *head)
 {
-	if (!framed_credits_receive(&c->dev->base, c->link->rank,
+	if (!framed_credits_receive(&c->dev->base, c->link->base.rank,
 				    head->channel_class, head->consumed))
 		reject(c, "a credit beyond all numbers");
 }
@@ -37,9 +37,9 @@ static void on_credit(struct tcp_conn *c, const struct tcp_head *head)
 static struct framed_in *inbox_of(const struct tcp_conn *c, uint8_t class)
 {
 	struct framed *f = &c->dev->base;
-	struct framed_in *in = framed_in_of(f, c->link->rank, class);
+	struct framed_in *in = framed_in_of(f, c->link->base.rank, class);
 
-	return in ? in : framed_inbox_make(f, c->link->rank, class);
+	return in ? in : framed_inbox_make(f, c->link->base.rank, class);
 }
 
 static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
@@ -65,7 +65,7 @@ static void begin_message(struct tcp_conn *c, const struct tcp_head *head)
 static struct framed_read *read_of(const struct tcp_conn *c,
 				   const struct tcp_head *head)
 {
-	return framed_read_find(&c->dev->base, c->link->rank,
+	return framed_read_find(&c->dev->base, c->link->base.rank,
 				head->channel_class, head->seq,
 				head->signature);
 }

@@ -133,7 +133,7 @@ bool tcp_progress(struct tp_device *dev)
 		moved = poll_epoll(dev);
 	if (__builtin_expect(dev->pending, 0))
 		tcp_join_tick(dev, clock_ms());
-	if (__builtin_expect(dev->deferred, 0))
+	if (__builtin_expect(dev->base.deferred, 0))
 		tcp_link_flush_deferred(dev);
 	framed_credits_progress(&dev->base, moved);
 	if (__builtin_expect(dev->closed != NULL, 0))
@@ -195,7 +195,7 @@ static int poll_away(struct tp_device *dev)
 	while (timeout == 0 && n++ < PROGRESS_MAX) {
 		poll_epoll_next(dev);
 		if (!tcp_progress(dev))
-			timeout = dev->base.credits_due || dev->deferred ||
+			timeout = dev->base.credits_due || dev->base.deferred ||
 						  dev->pending
 					  ? PROGRESS_AWAY_MS
 					  : -1;
@@ -223,21 +223,6 @@ static bool tcp_usable(char *why, size_t len)
 	return true;
 }
 
-static dicomm_result_t open_links(struct tp_device *dev)
-{
-	size_t ranks = (size_t)dev->base.config.ranks;
-
-	dev->links = calloc(ranks, sizeof(*dev->links));
-	if (!dev->links)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "tcp: no memory for %d ranks",
-			    dev->base.config.ranks);
-	for (size_t r = 0; r < ranks; r++) {
-		dev->links[r].dev = dev;
-		dev->links[r].rank = (uint32_t)r;
-	}
-	return DICOMM_SUCCESS;
-}
-
 static void tcp_close(struct tp_device *dev);
 
 static uint32_t connections_of(const struct tp_config *config)
@@ -258,23 +243,20 @@ static enum tcp_protection protection_of(const char *value)
 	return p;
 }
 
-static const struct framed_ops framed_ops;
-
 static dicomm_result_t open_parts(struct tp_device *dev,
 				  const struct tp_config *config)
 {
-	TRY(framed_open(&dev->base, &framed_ops, config));
+	TRY(framed_open(&dev->base, &tcp_ops, config));
+	dev->base.congests = true;
+	dev->links = (struct tcp_link *)(void *)dev->base.links;
 	if (!dev->base.config.listen)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "tcp: rank %d cannot listen",
 			    dev->base.config.rank);
-	randombytes_buf(&dev->token, sizeof(dev->token));
-	dev->network = tcp_address_network();
 	dev->opened_ms = clock_ms();
 	dev->silent_ms = tcp_silent_ms();
 	dev->protection = protection_of(config_string(CONFIG_ENCRYPT));
 	dev->connections = connections_of(&dev->base.config);
-	TRY(open_links(dev));
 	TRY(tcp_socket_open(dev));
 	dev->progress.poll = poll_away;
 	dev->progress.dev = dev;
@@ -303,11 +285,6 @@ static dicomm_result_t tcp_open(const struct tp_config *config,
 	return DICOMM_SUCCESS;
 }
 
-static void tcp_address(const struct tp_device *dev, struct tp_blob *address)
-{
-	tcp_address_make(dev, address);
-}
-
 /* ---- peers ---- */
 
 static bool tcp_reaches(struct tp_device *dev, const struct tp_blob *address,
@@ -315,19 +292,8 @@ static bool tcp_reaches(struct tp_device *dev, const struct tp_blob *address,
 {
 	struct tcp_address a;
 
-	if (!tcp_address_parse(dev, address, &a, why, len))
-		return false;
-	if (a.rank >= (uint32_t)dev->base.config.ranks)
-		return true;
-	if (atomic_load(&dev->links[a.rank].peer_closed)) {
-		snprintf(why, len, "it has closed its side");
-		return false;
-	}
-	if (atomic_load(&dev->links[a.rank].status)) {
-		snprintf(why, len, "the connection to it has broken");
-		return false;
-	}
-	return true;
+	return tcp_address_parse(dev, address, &a, why, len) &&
+	       framed_link_is_open(&dev->base, a.base.terms.rank, why, len);
 }
 
 /* Lock held. */
@@ -353,9 +319,8 @@ static dicomm_result_t tcp_peer_open(struct tp_device *dev, int rank,
 
 	if (!tcp_address_parse(dev, address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "tcp: rank %d: %s", rank, why);
-	TRY(terms_check_peer(
-		"tcp", config, config->slot_bytes, rank,
-		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
+	TRY(terms_check_peer("tcp", config, config->slot_bytes, rank,
+			     &a.base.terms));
 	framed_lock(&dev->base);
 	status = keep_address(&dev->links[rank], &a);
 	framed_unlock(&dev->base);
@@ -364,23 +329,6 @@ static dicomm_result_t tcp_peer_open(struct tp_device *dev, int rank,
 	*out = framed_peer_make(&dev->base, rank, sizeof(**out));
 	return *out ? DICOMM_SUCCESS
 		    : FAIL(DICOMM_ERR_NO_MEMORY, "tcp: out of memory");
-}
-
-static void tcp_limits(const struct tp_peer *peer, struct tp_limits *limits)
-{
-	const struct tp_config *config = &peer->dev->base.config;
-
-	/*
-	 * Credits are sent at every quarter of the slots; see release(). The
-	 * request for a reference queues up behind the data that this rank
-	 * sends: when all ranks send to all others, that doubled the time.
-	 */
-	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
-				     .slots = config->slots,
-				     .window = config->slots / 2 + 1,
-				     .spin = 1,
-				     .prefers_eager = true,
-				     .congests = true};
 }
 
 /* ---- what the common operations need; lock held ---- */
@@ -396,7 +344,7 @@ static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 	struct tp_device *dev = peer->dev;
 	struct tcp_link *link = link_to(dev, (uint32_t)peer->rank);
 
-	TRY(tcp_link_status(link));
+	TRY(framed_link_status(&link->base));
 	link->announce[c] = true;
 	if (link->ready)
 		tcp_link_flush_deferred(dev);
@@ -405,23 +353,13 @@ static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t link_status(struct tp_device *dev, uint32_t rank)
-{
-	return tcp_link_status(link_to(dev, rank));
-}
-
-static bool is_broken(struct tp_device *dev, uint32_t rank)
-{
-	return atomic_load(&link_to(dev, rank)->status);
-}
-
 /* The message carries a credit for the other direction. */
 static dicomm_result_t send_message(struct tp_peer *peer,
 				    const struct framed_message *m)
 {
 	struct tcp_link *link = link_to(peer->dev, (uint32_t)peer->rank);
-	struct framed_in *in =
-		framed_in_of(&peer->dev->base, link->rank, m->channel_class);
+	struct framed_in *in = framed_in_of(&peer->dev->base, link->base.rank,
+					    m->channel_class);
 	struct tcp_head head = {.what = TCP_FRAME_MESSAGE,
 				.channel_class = m->channel_class,
 				.kind = m->kind,
@@ -450,8 +388,8 @@ static dicomm_result_t send_credit(struct framed_in *in)
 				.channel_class = in->channel_class,
 				.consumed = in->consumed};
 
-	if (!link->open || link->peer_closed || link->close_sent[0] ||
-	    atomic_load_explicit(&link->status, memory_order_relaxed))
+	if (!link->open || link->base.peer_closed || link->close_sent[0] ||
+	    atomic_load_explicit(&link->base.status, memory_order_relaxed))
 		return DICOMM_ERR_REMOTE;
 	return tcp_send_control(link->conn[0], &head, NULL, 0);
 }
@@ -475,18 +413,6 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 				sizeof(request));
 }
 
-static const struct framed_ops framed_ops = {
-	.name = "tcp",
-	.ref_bytes = sizeof(struct tcp_ref),
-	.open_channel = open_channel,
-	.status = link_status,
-	.is_broken = is_broken,
-	.send_message = send_message,
-	.send_credit = send_credit,
-	.send_read = send_read,
-};
-_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
-
 static bool tcp_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref)
 {
@@ -497,37 +423,6 @@ static bool tcp_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 	r.seal = tcp_ref_seal(peer->dev, &r);
 	memcpy(ref, &r, sizeof(r));
 	return true;
-}
-
-/* ---- errors ---- */
-
-static dicomm_result_t link_broken(struct tcp_link *link, int *peer)
-{
-	if (!atomic_load_explicit(&link->status, memory_order_acquire) ||
-	    link->peer_closed)
-		return DICOMM_SUCCESS;
-	/* The close of a peer may arrive a moment later than its end: report
-	 * the error at the second look. */
-	if (!link->noticed) {
-		link->noticed = true;
-		return DICOMM_SUCCESS;
-	}
-	*peer = (int)link->rank;
-	return tcp_link_status(link);
-}
-
-static dicomm_result_t tcp_broken(struct tp_device *dev, int *peer)
-{
-	dicomm_result_t status = DICOMM_SUCCESS;
-
-	if (framed_is_aborted(&dev->base) || !framed_try_lock(&dev->base))
-		return DICOMM_SUCCESS;
-	tcp_watch(dev);
-	for (int r = 0; r < dev->base.config.ranks && status == DICOMM_SUCCESS;
-	     r++)
-		status = link_broken(&dev->links[r], peer);
-	framed_unlock(&dev->base);
-	return status;
 }
 
 /* ---- ends ---- */
@@ -545,18 +440,10 @@ static void end_conn(struct tcp_conn *c)
 
 static void tcp_abort(struct tp_device *dev)
 {
-	uint64_t start = clock_ns();
 	bool before = atomic_exchange(&dev->base.aborted, true);
 
-	while (!framed_try_lock(&dev->base)) {
-		if (clock_ns() - start > FRAMED_DRAIN_NS) {
-			log_warn("tcp: rank %d: abort: another thread has "
-				 "been polling for too long",
-				 dev->base.config.rank);
-			return;
-		}
-		sched_yield();
-	}
+	if (!framed_lock_to_abort(&dev->base))
+		return;
 	atomic_store(&dev->progress.aborted, true);
 	for (struct tcp_conn *c = dev->conns; c && !before; c = c->next)
 		end_conn(c);
@@ -606,18 +493,28 @@ static void close_links(struct tp_device *dev, uint32_t first, uint32_t end)
 	tcp_socket_free_closed(dev);
 }
 
-static void tcp_peer_close(struct tp_peer *peer)
+static void drop_link(struct framed_link *link)
 {
-	struct tp_device *dev;
-
-	if (!peer)
-		return;
-	dev = peer->dev;
-	framed_lock(&dev->base);
-	close_links(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
-	framed_unlock(&dev->base);
-	framed_peer_free(peer);
+	tcp_link_drop((struct tcp_link *)(void *)link);
 }
+
+const struct framed_ops tcp_ops = {
+	.name = "tcp",
+	.magic = 0x50435444u, /* "DTCP" */
+	.version = 2,
+	.ref_bytes = sizeof(struct tcp_ref),
+	.link_bytes = sizeof(struct tcp_link),
+	.open_channel = open_channel,
+	.send_message = send_message,
+	.send_credit = send_credit,
+	.send_read = send_read,
+	.close_links = close_links,
+	.drop = drop_link,
+	.watch = tcp_watch,
+};
+_Static_assert(offsetof(struct tp_device, base) == 0 &&
+		       offsetof(struct tcp_link, base) == 0,
+	       "see framed_of(), framed_link_of()");
 
 static void tcp_close(struct tp_device *dev)
 {
@@ -633,7 +530,6 @@ static void tcp_close(struct tp_device *dev)
 	tcp_socket_close(dev);
 	for (int r = 0; dev->links && r < dev->base.config.ranks; r++)
 		free(dev->links[r].address);
-	free(dev->links);
 	framed_close(&dev->base);
 	sodium_memzero(dev, sizeof(*dev));
 	free(dev);
@@ -646,7 +542,6 @@ static uint64_t tcp_memory(const struct tp_device *dev)
 			TCP_REPLIES * sizeof(struct tcp_reply);
 	uint64_t bytes = sizeof(*dev) + framed_memory(&dev->base);
 
-	bytes += (uint64_t)dev->base.config.ranks * sizeof(*dev->links);
 	bytes += dev->open * conn;
 	for (const struct tp_peer *p = dev->base.peers; p; p = p->next)
 		bytes += sizeof(*p) + sizeof(struct tcp_address);
@@ -662,14 +557,14 @@ const struct transport transport_tcp = {
 	.slow_poll = true,
 	.usable = tcp_usable,
 	.open = tcp_open,
-	.address = tcp_address,
+	.address = tcp_address_make,
 	.close = tcp_close,
 	.reaches = tcp_reaches,
 	.peer_open = tcp_peer_open,
-	.limits = tcp_limits,
+	.limits = framed_limits,
 	.connect_out = framed_connect_out,
 	.connect_in = framed_connect_in,
-	.peer_close = tcp_peer_close,
+	.peer_close = framed_peer_close,
 	.put = framed_put,
 	.release = framed_release,
 	.flush = framed_flush,
@@ -683,7 +578,7 @@ const struct transport transport_tcp = {
 	.read_status = framed_read_status,
 	.poll = tcp_poll,
 	.wait = tcp_wait,
-	.broken = tcp_broken,
+	.broken = framed_link_broken,
 	.abort = tcp_abort,
 	.memory = tcp_memory,
 };

@@ -32,7 +32,7 @@
 #include "transports/progress_thread.h"
 #include "transports/transport.h"
 
-#define TCP_KEY 32
+#define TCP_KEY sizeof(((struct tp_config *)0)->key)
 #define TCP_NONCE 32
 #define TCP_PROOF 32
 #define TCP_CONNECTIONS 8 /* of a link, at most */
@@ -46,12 +46,7 @@ enum tcp_protection { TCP_CLEAR, TCP_SIGNED, TCP_ENCRYPTED, TCP_PROTECTIONS };
 /* ---- address.c: the address of a rank ---- */
 
 struct tcp_address {
-	uint32_t magic, version;
-	uint8_t proof[16]; /* of the bytes, with 0 here */
-	uint64_t token;    /* of this device: a hello must contain it */
-	uint64_t network;  /* hash of machine and network namespace */
-	uint32_t rank, ranks;
-	uint32_t slots, slot_bytes;
+	struct framed_address base;
 	uint32_t loopback;   /* it listens at a loopback address */
 	uint32_t protection; /* enum tcp_protection */
 	char listen[80];     /* "ADDRESS:PORT" */
@@ -61,7 +56,6 @@ struct tp_device;
 void tcp_address_make(const struct tp_device *dev, struct tp_blob *blob);
 bool tcp_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 		       struct tcp_address *a, char *why, size_t len);
-uint64_t tcp_address_network(void);
 /* Its value of DICOMM_ENCRYPT */
 const char *tcp_address_protection(uint32_t protection);
 
@@ -178,8 +172,7 @@ struct tcp_conn {
 
 /* To one rank. */
 struct tcp_link {
-	struct tp_device *dev;
-	uint32_t rank;
+	struct framed_link base;
 	struct tcp_address *address; /* of the peer; NULL: not known */
 	bool initiator;              /* this rank has connected */
 	bool retry;                  /* it connects again at retry_ms */
@@ -190,16 +183,11 @@ struct tcp_link {
 	uint64_t retry_ms;
 	struct tcp_conn *conn[TCP_CONNECTIONS];
 	bool announce[TP_CLASSES]; /* TCP_FRAME_CHANNEL has to be sent */
-	_Atomic int status;        /* dicomm_result_t */
-	char cause[160];
-	bool reported; /* the user has been told the status, */
-	bool noticed;  /* and broken() has seen it once */
 	bool close_sent[TCP_CONNECTIONS];
 	uint32_t closes; /* that have come, one by each connection */
 	bool close_acked;
-	_Atomic bool peer_closed; /* the peer has closed, or aborted, */
-	bool ack_due;             /* and needs TCP_FRAME_CLOSE_ACK */
-	bool closed;              /* no connection is accepted any more */
+	bool ack_due; /* the peer has closed, and needs TCP_FRAME_CLOSE_ACK */
+	bool closed;  /* no connection is accepted any more */
 };
 
 /*
@@ -208,7 +196,6 @@ struct tcp_link {
  */
 struct tp_device {
 	struct framed base;
-	uint64_t network, token;
 	uint64_t opened_ms;
 	uint64_t silent_ms; /* how long a host may not answer; 0: for ever */
 	enum tcp_protection protection;
@@ -220,19 +207,20 @@ struct tp_device {
 	bool paused;         /* accepts nothing for a while: no descriptors */
 	struct progress_entry progress;
 
-	struct tcp_link *links;          /* [ranks] */
+	struct tcp_link *links;          /* base.links */
 	struct tcp_conn *conns, *closed; /* the latter are to be freed */
 	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	/* Handshakes in progress, connects to retry, and a paused listener: if
 	 * there are any, tcp_join_tick() has work. */
 	uint32_t pending;
-	bool deferred;    /* some link has `announce` or `ack_due` */
 	uint64_t tick_ms; /* the next tcp_join_tick() */
 	bool polled;      /* something moved in a poll since the last wait() */
 	/* Polls so far; wait() and the progress thread set it. */
 	_Atomic uint32_t polls;
 };
+
+extern const struct framed_ops tcp_ops;
 
 /* The seal of a reference that this rank offers. */
 static inline uint64_t tcp_ref_seal(const struct tp_device *dev,
@@ -288,11 +276,6 @@ void tcp_join_end(struct tcp_conn *c);
 
 /* ---- link.c: the state of the way to a rank ---- */
 
-void tcp_link_fail(struct tcp_link *link, dicomm_result_t status,
-		   const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-/* SUCCESS, or why it is broken; the text becomes the last error. */
-dicomm_result_t tcp_link_status(struct tcp_link *link);
 /* All connections are open: announce the channels that were begun. */
 void tcp_link_ready(struct tcp_link *link);
 /* A connection has ended; errno, 0: the peer closed it. */

@@ -26,10 +26,10 @@ static void check(struct tcp_conn *c, uint64_t now_ms)
 		return;
 	}
 	if (now_ms - c->answered_ms > c->dev->silent_ms)
-		tcp_link_fail(c->link, DICOMM_ERR_REMOTE,
-			      "its host has not answered for %" PRIu64
-			      " s (DICOMM_TCP_SILENT_MS)",
-			      (now_ms - c->answered_ms) / 1000);
+		framed_link_fail(&c->link->base, DICOMM_ERR_REMOTE,
+				 "its host has not answered for %" PRIu64
+				 " s (DICOMM_TCP_SILENT_MS)",
+				 (now_ms - c->answered_ms) / 1000);
 }
 
 void tcp_watch(struct tp_device *dev)

@@ -10,18 +10,11 @@
 #include "transports/transport.h"
 #include "transports/ucx/device.h"
 
-#define UCX_KEY 32
-
 /* What a tp_blob holds; only the first worker_len bytes of `worker` are sent.
  */
 struct ucx_address {
-	uint32_t magic, version;
-	uint8_t proof[16]; /* of all other bytes, by the communicator's key */
-	uint64_t token;    /* each message to that rank carries it */
-	uint64_t network;  /* hash of machine and network namespace */
-	uint32_t rank, ranks;
-	uint32_t slots, slot_bytes;
-	uint32_t loopback; /* no other machine reaches it */
+	struct framed_address base; /* each message carries the token */
+	uint32_t loopback;          /* no other machine reaches it */
 	uint32_t worker_len;
 	char interface[16]; /* for messages */
 	uint8_t worker[UCX_WORKER_BYTES];
@@ -31,7 +24,6 @@ void ucx_address_make(const struct tp_device *dev, struct tp_blob *blob);
 /* False: it is damaged, or cannot be reached; `why` says so. */
 bool ucx_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 		       struct ucx_address *a, char *why, size_t len);
-uint64_t ucx_network(void);
 void ucx_interface_find(const struct tp_config *config,
 			struct ucx_interface *out);
 

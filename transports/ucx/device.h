@@ -92,26 +92,20 @@ struct ucx_reply {
 };
 
 struct ucx_endpoint {
-	struct tp_device *dev;
-	uint32_t rank;
+	struct framed_link base;
 	uint64_t token;  /* the peer's */
 	ucp_ep_h ep;     /* NULL until needed */
 	uint32_t queued; /* messages not sent yet; later ones queue up, too */
 	struct ucx_bounce *bounces; /* spare; made for the first channel out */
 	void *bounce_memory;
-	_Atomic int status; /* dicomm_result_t: why it is broken */
-	ucs_status_t cause; /* the same, by UCX */
-	const char *sent;   /* the peer, though it must not; or NULL */
-	bool connected;     /* something has been sent */
-	bool failed;        /* UCX has called the error handler, */
-	bool reported;      /* the user has been told so, */
-	bool noticed;       /* and broken() has seen it once */
+	bool rejected;  /* the peer has sent what it must not */
+	bool connected; /* something has been sent */
+	bool failed;    /* UCX has called the error handler */
 	bool close_sent;
 	bool close_acked;
-	_Atomic bool peer_closed; /* the peer has closed, or aborted, */
-	bool ack_due;             /* and needs UCX_CLOSE_ACK */
-	bool closed;              /* no hello is accepted any more */
-	void *closing;            /* request of ucp_ep_close_nbx() */
+	bool ack_due;  /* the peer has closed, and needs UCX_CLOSE_ACK */
+	bool closed;   /* no hello is accepted any more */
+	void *closing; /* request of ucp_ep_close_nbx() */
 	/* A peer's address from its hello, to connect to; NULL: none. */
 	struct ucx_address *hello;
 };
@@ -134,7 +128,6 @@ struct tp_device {
 	struct framed base;
 	struct ucx_interface interface;
 	bool tcp; /* UCX uses TCP and nothing else */
-	uint64_t network, token;
 	ucp_context_h context;
 	ucp_worker_h worker; /* NULL after abort() */
 	ucp_worker_h ended;  /* the worker that abort() has stopped */
@@ -143,9 +136,8 @@ struct tp_device {
 	bool sockets_closed;
 	uint8_t worker_address[UCX_WORKER_BYTES];
 	uint32_t worker_address_len;
-	struct ucx_endpoint *endpoints; /* [ranks] */
-	bool deferred;              /* some endpoint has `hello` or `ack_due` */
-	struct ucx_bounce *control; /* spare buffers for control messages */
+	struct ucx_endpoint *endpoints; /* base.links */
+	struct ucx_bounce *control;     /* spare buffers for control messages */
 	void *control_memory;
 	struct ucx_reply *replies; /* spare */
 	struct ucx_reply *all_replies;
@@ -162,6 +154,8 @@ struct tp_mem {
 	ucp_mem_h memory;
 	struct tp_mem *next;
 };
+
+extern const struct framed_ops ucx_ops;
 
 /* The seal of a reference that this rank offers. */
 static inline uint64_t ucx_ref_seal(const struct tp_device *dev,

@@ -3,7 +3,6 @@
 #include "transports/ucx/endpoint.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,33 +17,8 @@
 
 static void fail(struct ucx_endpoint *endpoint, ucs_status_t cause)
 {
-	if (atomic_load_explicit(&endpoint->status, memory_order_relaxed))
-		return;
-	endpoint->cause = cause;
-	atomic_store_explicit(&endpoint->status, DICOMM_ERR_REMOTE,
-			      memory_order_release);
-}
-
-dicomm_result_t ucx_endpoint_status(struct ucx_endpoint *endpoint)
-{
-	int status =
-		atomic_load_explicit(&endpoint->status, memory_order_acquire);
-	const char *why = "it has closed its side";
-	char text[160];
-
-	if (!status && !endpoint->peer_closed)
-		return DICOMM_SUCCESS;
-	if (!endpoint->peer_closed)
-		why = endpoint->sent ? endpoint->sent
-				     : ucx.ucs_status_string(endpoint->cause);
-	snprintf(text, sizeof(text), "ucx: rank %" PRIu32 ": %s%s",
-		 endpoint->rank, why == endpoint->sent ? "it sent " : "", why);
-	if (endpoint->reported) {
-		log_set_last_error(text);
-		return DICOMM_ERR_REMOTE;
-	}
-	endpoint->reported = true;
-	return FAIL(DICOMM_ERR_REMOTE, "%s", text);
+	framed_link_fail(&endpoint->base, DICOMM_ERR_REMOTE, "%s",
+			 ucx.ucs_status_string(cause));
 }
 
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
@@ -71,8 +45,8 @@ dicomm_result_t ucx_endpoint_open(struct ucx_endpoint *endpoint,
 
 	if (endpoint->ep)
 		return DICOMM_SUCCESS;
-	endpoint->token = a->token;
-	status = ucx.ucp_ep_create(endpoint->dev->worker, &params,
+	endpoint->token = a->base.token;
+	status = ucx.ucp_ep_create(endpoint->base.dev->worker, &params,
 				   &endpoint->ep);
 	if (status == UCS_OK)
 		return DICOMM_SUCCESS;
@@ -80,8 +54,8 @@ dicomm_result_t ucx_endpoint_open(struct ucx_endpoint *endpoint,
 	return FAIL(status == UCS_ERR_NO_MEMORY ? DICOMM_ERR_NO_MEMORY
 						: DICOMM_ERR_NO_PATH,
 		    "ucx: connect from %s to rank %" PRIu32 " at its %s: %s",
-		    endpoint->dev->interface.name, endpoint->rank, a->interface,
-		    ucx.ucs_status_string(status));
+		    endpoint->base.dev->interface.name, endpoint->base.rank,
+		    a->interface, ucx.ucs_status_string(status));
 }
 
 static void give_back(struct ucx_bounce *bounce)
@@ -127,7 +101,7 @@ static dicomm_result_t send_later(struct ucx_endpoint *endpoint,
 {
 	struct ucx_bounce *bounce = what == UCX_MESSAGE
 					    ? endpoint->bounces
-					    : endpoint->dev->control;
+					    : endpoint->base.dev->control;
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
 				UCP_OP_ATTR_FIELD_CALLBACK |
@@ -173,8 +147,8 @@ dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 	ucs_status_ptr_t request;
 
 	head->token = endpoint->token;
-	head->rank = (uint32_t)endpoint->dev->base.config.rank;
-	if (atomic_load_explicit(&endpoint->status, memory_order_relaxed))
+	head->rank = (uint32_t)endpoint->base.dev->base.config.rank;
+	if (atomic_load_explicit(&endpoint->base.status, memory_order_relaxed))
 		return DICOMM_ERR_REMOTE;
 	/* A message must not overtake those in the queue. */
 	if (!endpoint->queued) {
@@ -193,7 +167,7 @@ dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 	/* UCX 1.13 would add more about the endpoint to this message, and it
 	 * ends the program if the connection fails before the message is
 	 * sent. */
-	if (!endpoint->connected && endpoint->dev->tcp)
+	if (!endpoint->connected && endpoint->base.dev->tcp)
 		return DICOMM_AGAIN;
 	return send_later(endpoint, what, head, body, len);
 }
@@ -205,9 +179,9 @@ static void on_replied(void *request, ucs_status_t status, void *arg)
 
 	if (status != UCS_OK)
 		fail(endpoint, status);
-	endpoint->dev->replying--;
-	reply->next = endpoint->dev->replies;
-	endpoint->dev->replies = reply;
+	endpoint->base.dev->replying--;
+	reply->next = endpoint->base.dev->replies;
+	endpoint->base.dev->replies = reply;
 	ucx.ucp_request_free(request);
 }
 
@@ -231,7 +205,7 @@ static void reply_piece(struct ucx_endpoint *endpoint,
 			const struct ucx_head *head, const uint8_t *body,
 			uint64_t len, ucs_memory_type_t type)
 {
-	struct tp_device *dev = endpoint->dev;
+	struct tp_device *dev = endpoint->base.dev;
 	struct ucx_reply *reply = get_reply(dev);
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -273,7 +247,7 @@ void ucx_endpoint_reply(struct ucx_endpoint *endpoint,
 	uint64_t at = 0;
 
 	head.token = endpoint->token;
-	head.rank = (uint32_t)endpoint->dev->base.config.rank;
+	head.rank = (uint32_t)endpoint->base.dev->base.config.rank;
 	do {
 		uint64_t n = len - at < PIECE_BYTES ? len - at : PIECE_BYTES;
 
@@ -286,9 +260,9 @@ void ucx_endpoint_reply(struct ucx_endpoint *endpoint,
 
 bool ucx_endpoint_is_quiet(const struct ucx_endpoint *endpoint)
 {
-	return !endpoint->ep || !endpoint->dev->worker ||
-	       atomic_load(&endpoint->status) || endpoint->peer_closed ||
-	       endpoint->close_acked;
+	return !endpoint->ep || !endpoint->base.dev->worker ||
+	       atomic_load(&endpoint->base.status) ||
+	       endpoint->base.peer_closed || endpoint->close_acked;
 }
 
 void ucx_endpoint_say_close(struct ucx_endpoint *endpoint)
@@ -303,7 +277,7 @@ void ucx_endpoint_say_close(struct ucx_endpoint *endpoint)
 
 bool ucx_endpoint_is_sound(const struct ucx_endpoint *endpoint)
 {
-	return !endpoint->failed && !atomic_load(&endpoint->status) &&
+	return !endpoint->failed && !atomic_load(&endpoint->base.status) &&
 	       (!endpoint->ep || endpoint->connected);
 }
 
@@ -314,7 +288,7 @@ void ucx_endpoint_close(struct ucx_endpoint *endpoint, bool force)
 
 	if (!endpoint->ep || (!endpoint->connected && !endpoint->failed))
 		return;
-	if (force || atomic_load(&endpoint->status) ||
+	if (force || atomic_load(&endpoint->base.status) ||
 	    !ucx_endpoint_is_quiet(endpoint))
 		param.flags = UCP_EP_CLOSE_FLAG_FORCE;
 	request = ucx.ucp_ep_close_nbx(endpoint->ep, &param);

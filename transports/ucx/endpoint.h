@@ -21,7 +21,7 @@ dicomm_result_t ucx_endpoint_open(struct ucx_endpoint *endpoint,
 				  const struct ucx_address *a);
 /* Send an active message. SUCCESS: the caller may change the body. AGAIN:
  * nothing happened. ERR_REMOTE: the endpoint is broken; nothing is logged, see
- * ucx_endpoint_status(). */
+ * framed_link_status(). */
 dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 				  enum ucx_what what, struct ucx_head *head,
 				  const void *body, uint64_t len);
@@ -29,8 +29,6 @@ dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 void ucx_endpoint_reply(struct ucx_endpoint *endpoint,
 			const struct ucx_head *head, const void *body,
 			uint64_t len, ucs_memory_type_t type);
-/* SUCCESS, or why it is broken; the text becomes the last error. */
-dicomm_result_t ucx_endpoint_status(struct ucx_endpoint *endpoint);
 /* Send UCX_CLOSE, unless that is done. */
 void ucx_endpoint_say_close(struct ucx_endpoint *endpoint);
 /* The peer has acknowledged the close, or is gone. */

@@ -87,7 +87,7 @@ static void load(void)
 {
 #define UCX_ENTRY(f) LIBRARY_FUNCTION(struct ucx_api, f)
 	static const struct library_function functions[] = {
-		UCX_FUNCTIONS(UCX_ENTRY)};
+		UCX_FUNCTIONS(UCX_ENTRY) LIBRARY_END};
 #undef UCX_ENTRY
 	void *library = open_library();
 	unsigned major, minor, release;
@@ -98,8 +98,7 @@ static void load(void)
 		snprintf(why_not, sizeof(why_not), "%s", dlerror());
 		return;
 	}
-	if (!library_fill(library, LIBRARY, functions,
-			  sizeof(functions) / sizeof(*functions), &ucx, why_not,
+	if (!library_fill(library, LIBRARY, functions, &ucx, why_not,
 			  sizeof(why_not)))
 		return;
 	ucx.ucp_get_version(&major, &minor, &release);

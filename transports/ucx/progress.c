@@ -10,7 +10,7 @@ bool ucx_progress(struct tp_device *dev)
 {
 	bool moved = ucx.ucp_worker_progress(dev->worker) != 0;
 
-	if (dev->deferred)
+	if (dev->base.deferred)
 		ucx_receive_deferred(dev);
 	framed_credits_progress(&dev->base, moved);
 	return moved;

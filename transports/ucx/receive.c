@@ -23,11 +23,11 @@ static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 {
 	if (len == sizeof(*head)) {
 		memcpy(head, header, sizeof(*head));
-		if (head->token == dev->token &&
+		if (head->token == dev->base.token &&
 		    head->rank < (uint32_t)dev->base.config.ranks &&
 		    head->channel_class < TP_CLASSES &&
 		    !dev->endpoints[head->rank].closed &&
-		    !dev->endpoints[head->rank].sent)
+		    !dev->endpoints[head->rank].rejected)
 			return &dev->endpoints[head->rank];
 	}
 	log_debug("ucx: a message with a wrong token is ignored");
@@ -37,10 +37,10 @@ static struct ucx_endpoint *endpoint_of(struct tp_device *dev,
 static void reject(struct ucx_endpoint *endpoint, const char *what)
 {
 	log_warn("ucx: rank %" PRIu32 " sent %s: its messages are ignored",
-		 endpoint->rank, what);
-	endpoint->sent = what;
-	endpoint->cause = UCS_ERR_REJECTED;
-	atomic_store(&endpoint->status, DICOMM_ERR_REMOTE);
+		 endpoint->base.rank, what);
+	endpoint->rejected = true;
+	framed_link_fail(&endpoint->base, DICOMM_ERR_REMOTE, "it sent %s",
+			 what);
 }
 
 static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
@@ -60,7 +60,7 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 		return UCS_OK;
 	memcpy(blob.data, data, len);
 	if (!ucx_address_parse(dev, &blob, &a, why, sizeof(why)) ||
-	    a.rank != head.rank) {
+	    a.base.terms.rank != head.rank) {
 		log_warn("ucx: a hello from rank %" PRIu32 " is ignored: %s",
 			 head.rank, why);
 		return UCS_OK;
@@ -78,7 +78,7 @@ static ucs_status_t on_hello(void *arg, const void *header, size_t header_len,
 			return UCS_OK;
 		}
 		*endpoint->hello = a;
-		dev->deferred = true;
+		dev->base.deferred = true;
 	}
 	return UCS_OK;
 }
@@ -266,8 +266,8 @@ static ucs_status_t on_close(void *arg, const void *header, size_t header_len,
 	(void)len;
 	(void)param;
 	if (endpoint)
-		endpoint->peer_closed = endpoint->ack_due = dev->deferred =
-			true;
+		endpoint->base.peer_closed = endpoint->ack_due =
+			dev->base.deferred = true;
 	return UCS_OK;
 }
 
@@ -324,7 +324,7 @@ static bool run_deferred(struct ucx_endpoint *endpoint)
 		reject(endpoint, "an address that cannot be used");
 	free(endpoint->hello);
 	endpoint->hello = NULL;
-	if (!endpoint->ep || atomic_load(&endpoint->status))
+	if (!endpoint->ep || atomic_load(&endpoint->base.status))
 		return false;
 	/* A credit of 0, to make UCX connect. */
 	if (!endpoint->connected &&
@@ -342,7 +342,7 @@ static bool run_deferred(struct ucx_endpoint *endpoint)
 
 void ucx_receive_deferred(struct tp_device *dev)
 {
-	dev->deferred = false;
+	dev->base.deferred = false;
 	for (int r = 0; r < dev->base.config.ranks; r++)
-		dev->deferred |= run_deferred(&dev->endpoints[r]);
+		dev->base.deferred |= run_deferred(&dev->endpoints[r]);
 }

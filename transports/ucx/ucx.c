@@ -53,7 +53,8 @@ static void ucx_wait(struct tp_device *dev, unsigned us)
 	bool idle = false;
 
 	if (framed_try_lock(&dev->base)) {
-		if (dev->worker && !dev->base.credits_due && !dev->deferred)
+		if (dev->worker && !dev->base.credits_due &&
+		    !dev->base.deferred)
 			idle = ucx.ucp_worker_arm(dev->worker) == UCS_OK;
 		framed_unlock(&dev->base);
 	}
@@ -77,7 +78,7 @@ static int poll_away(struct tp_device *dev)
 	while (timeout == 0 && n++ < PROGRESS_MAX)
 		if (!ucx_progress(dev) &&
 		    ucx.ucp_worker_arm(dev->worker) == UCS_OK)
-			timeout = dev->base.credits_due || dev->deferred
+			timeout = dev->base.credits_due || dev->base.deferred
 					  ? PROGRESS_AWAY_MS
 					  : -1;
 	framed_unlock(&dev->base);
@@ -93,39 +94,30 @@ static bool ucx_usable(char *why, size_t len)
 
 static dicomm_result_t open_tables(struct tp_device *dev)
 {
-	size_t ranks = (size_t)dev->base.config.ranks;
-
-	dev->endpoints = calloc(ranks, sizeof(*dev->endpoints));
 	dev->control_memory =
 		ucx_bounces_make(&dev->control, CONTROL_BUFFERS,
 				 sizeof(((struct tp_blob *)0)->data));
-	if (!dev->endpoints || !dev->control_memory)
+	if (!dev->control_memory)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: no memory for %d ranks",
 			    dev->base.config.ranks);
-	for (size_t r = 0; r < ranks; r++) {
-		dev->endpoints[r].dev = dev;
-		dev->endpoints[r].rank = (uint32_t)r;
-	}
 	return DICOMM_SUCCESS;
 }
 
 static void ucx_close(struct tp_device *dev);
-
-static const struct framed_ops framed_ops;
 
 static dicomm_result_t open_parts(struct tp_device *dev,
 				  const struct tp_config *config)
 {
 	char why[256];
 
-	TRY(framed_open(&dev->base, &framed_ops, config));
+	TRY(framed_open(&dev->base, &ucx_ops, config));
+	dev->endpoints = (struct ucx_endpoint *)(void *)dev->base.links;
 	if (!ucx_load(why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: %s", why);
-	randombytes_buf(&dev->token, sizeof(dev->token));
-	dev->network = ucx_network();
 	ucx_interface_find(&dev->base.config, &dev->interface);
 	TRY(open_tables(dev));
 	TRY(ucx_worker_open(dev));
+	dev->base.congests = dev->tcp;
 	dev->progress.poll = poll_away;
 	dev->progress.dev = dev;
 	dev->progress.fd = dev->efd;
@@ -153,11 +145,6 @@ static dicomm_result_t ucx_open(const struct tp_config *config,
 	return DICOMM_SUCCESS;
 }
 
-static void ucx_address(const struct tp_device *dev, struct tp_blob *address)
-{
-	ucx_address_make(dev, address);
-}
-
 /* ---- peers ---- */
 
 static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
@@ -165,19 +152,8 @@ static bool ucx_reaches(struct tp_device *dev, const struct tp_blob *address,
 {
 	struct ucx_address a;
 
-	if (!ucx_address_parse(dev, address, &a, why, len))
-		return false;
-	if (a.rank >= (uint32_t)dev->base.config.ranks)
-		return true;
-	if (atomic_load(&dev->endpoints[a.rank].peer_closed)) {
-		snprintf(why, len, "it has closed its side");
-		return false;
-	}
-	if (atomic_load(&dev->endpoints[a.rank].status)) {
-		snprintf(why, len, "the connection to it has broken");
-		return false;
-	}
-	return true;
+	return ucx_address_parse(dev, address, &a, why, len) &&
+	       framed_link_is_open(&dev->base, a.base.terms.rank, why, len);
 }
 
 static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
@@ -191,31 +167,14 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 
 	if (!ucx_address_parse(dev, address, &a, why, sizeof(why)))
 		return FAIL(DICOMM_ERR_NO_PATH, "ucx: rank %d: %s", rank, why);
-	TRY(terms_check_peer(
-		"ucx", config, config->slot_bytes, rank,
-		&(struct terms){a.rank, a.ranks, a.slots, a.slot_bytes}));
+	TRY(terms_check_peer("ucx", config, config->slot_bytes, rank,
+			     &a.base.terms));
 	peer = framed_peer_make(&dev->base, rank, sizeof(struct ucx_peer));
 	if (!peer)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
 	((struct ucx_peer *)peer)->address = a;
 	*out = peer;
 	return DICOMM_SUCCESS;
-}
-
-static void ucx_limits(const struct tp_peer *peer, struct tp_limits *limits)
-{
-	const struct tp_config *config = &peer->dev->base.config;
-
-	/* Credits are sent at every quarter of the slots; see release().
-	 * Over TCP, the request for a reference queues up behind the data
-	 * that this rank sends. When all ranks send to all others, that
-	 * doubled the time. */
-	*limits = (struct tp_limits){.eager_bytes = config->slot_bytes,
-				     .slots = config->slots,
-				     .window = config->slots / 2 + 1,
-				     .spin = 1,
-				     .prefers_eager = peer->dev->tcp,
-				     .congests = peer->dev->tcp};
 }
 
 /* ---- what the common operations need; lock held ---- */
@@ -244,18 +203,8 @@ static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "ucx: out of memory");
 	status = ucx_endpoint_send(endpoint, UCX_HELLO, &head, blob.data,
 				   blob.len);
-	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(endpoint)
+	return status == DICOMM_ERR_REMOTE ? framed_link_status(&endpoint->base)
 					   : status;
-}
-
-static dicomm_result_t endpoint_status(struct tp_device *dev, uint32_t rank)
-{
-	return ucx_endpoint_status(endpoint_to(dev, rank));
-}
-
-static bool is_broken(struct tp_device *dev, uint32_t rank)
-{
-	return atomic_load(&endpoint_to(dev, rank)->status);
 }
 
 static dicomm_result_t send_message(struct tp_peer *peer,
@@ -271,7 +220,7 @@ static dicomm_result_t send_message(struct tp_peer *peer,
 	dicomm_result_t status = ucx_endpoint_send(endpoint, UCX_MESSAGE, &head,
 						   m->body, m->bytes);
 
-	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(endpoint)
+	return status == DICOMM_ERR_REMOTE ? framed_link_status(&endpoint->base)
 					   : status;
 }
 
@@ -282,7 +231,7 @@ static dicomm_result_t send_credit(struct framed_in *in)
 	struct ucx_head head = {.channel_class = in->channel_class,
 				.seq = in->consumed};
 
-	if (!endpoint->ep || endpoint->peer_closed || endpoint->close_sent)
+	if (!endpoint->ep || endpoint->base.peer_closed || endpoint->close_sent)
 		return DICOMM_ERR_REMOTE;
 	/* A later credit says more. */
 	if (endpoint->queued >= QUEUED_MOST)
@@ -313,21 +262,9 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 	read->memory_type = (int)type;
 	status = ucx_endpoint_send(endpoint, UCX_READ, &head, &request,
 				   sizeof(request));
-	return status == DICOMM_ERR_REMOTE ? ucx_endpoint_status(endpoint)
+	return status == DICOMM_ERR_REMOTE ? framed_link_status(&endpoint->base)
 					   : status;
 }
-
-static const struct framed_ops framed_ops = {
-	.name = "ucx",
-	.ref_bytes = sizeof(struct ucx_ref),
-	.open_channel = open_channel,
-	.status = endpoint_status,
-	.is_broken = is_broken,
-	.send_message = send_message,
-	.send_credit = send_credit,
-	.send_read = send_read,
-};
-_Static_assert(offsetof(struct tp_device, base) == 0, "see framed_of()");
 
 static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref)
@@ -345,53 +282,14 @@ static bool ucx_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 	return true;
 }
 
-/* ---- errors ---- */
-
-static dicomm_result_t endpoint_broken(struct ucx_endpoint *endpoint, int *peer)
-{
-	if (!atomic_load_explicit(&endpoint->status, memory_order_acquire) ||
-	    endpoint->peer_closed)
-		return DICOMM_SUCCESS;
-	/* The close of a peer may arrive a moment later than its end: report
-	 * the error at the second look. */
-	if (!endpoint->noticed) {
-		endpoint->noticed = true;
-		return DICOMM_SUCCESS;
-	}
-	*peer = (int)endpoint->rank;
-	return ucx_endpoint_status(endpoint);
-}
-
-static dicomm_result_t ucx_broken(struct tp_device *dev, int *peer)
-{
-	dicomm_result_t status = DICOMM_SUCCESS;
-
-	if (atomic_load(&dev->base.aborted) || !framed_try_lock(&dev->base))
-		return DICOMM_SUCCESS;
-	for (int r = 0; r < dev->base.config.ranks && status == DICOMM_SUCCESS;
-	     r++)
-		status = endpoint_broken(&dev->endpoints[r], peer);
-	framed_unlock(&dev->base);
-	return status;
-}
-
 /* ---- ends ---- */
 
 static void ucx_abort(struct tp_device *dev)
 {
-	uint64_t start = clock_ns();
-
 	atomic_store(&dev->base.aborted, true);
 	atomic_store(&dev->progress.aborted, true);
-	while (!framed_try_lock(&dev->base)) {
-		if (clock_ns() - start > FRAMED_DRAIN_NS) {
-			log_warn("ucx: rank %d: abort: another thread has "
-				 "been polling for too long",
-				 dev->base.config.rank);
-			return;
-		}
-		sched_yield();
-	}
+	if (!framed_lock_to_abort(&dev->base))
+		return;
 	if (dev->worker)
 		ucx_worker_stop(dev);
 	framed_unlock(&dev->base);
@@ -450,7 +348,7 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 static void close_endpoints(struct tp_device *dev, uint32_t first, uint32_t end)
 {
 	wait_for_quiet(dev, first, end);
-	if (dev->worker && dev->deferred)
+	if (dev->worker && dev->base.deferred)
 		ucx_receive_deferred(dev);
 	if (dev->worker)
 		ucx_worker_close_endpoints(dev, first, end);
@@ -462,18 +360,21 @@ static void close_endpoints(struct tp_device *dev, uint32_t first, uint32_t end)
 	}
 }
 
-static void ucx_peer_close(struct tp_peer *peer)
-{
-	struct tp_device *dev;
-
-	if (!peer)
-		return;
-	dev = peer->dev;
-	framed_lock(&dev->base);
-	close_endpoints(dev, (uint32_t)peer->rank, (uint32_t)peer->rank + 1);
-	framed_unlock(&dev->base);
-	framed_peer_free(peer);
-}
+const struct framed_ops ucx_ops = {
+	.name = "ucx",
+	.magic = 0x58435544u, /* "DUCX" */
+	.version = 3,
+	.ref_bytes = sizeof(struct ucx_ref),
+	.link_bytes = sizeof(struct ucx_endpoint),
+	.open_channel = open_channel,
+	.send_message = send_message,
+	.send_credit = send_credit,
+	.send_read = send_read,
+	.close_links = close_endpoints,
+};
+_Static_assert(offsetof(struct tp_device, base) == 0 &&
+		       offsetof(struct ucx_endpoint, base) == 0,
+	       "see framed_of(), framed_link_of()");
 
 static void ucx_close(struct tp_device *dev)
 {
@@ -495,7 +396,6 @@ static void ucx_close(struct tp_device *dev)
 		free(dev->endpoints[r].bounce_memory);
 	}
 	free(dev->control_memory);
-	free(dev->endpoints);
 	framed_close(&dev->base);
 	free(dev);
 }
@@ -507,7 +407,6 @@ static uint64_t ucx_memory(const struct tp_device *dev)
 			       (uint64_t)dev->base.config.slot_bytes);
 	uint64_t bytes = sizeof(*dev) + framed_memory(&dev->base);
 
-	bytes += (uint64_t)dev->base.config.ranks * sizeof(*dev->endpoints);
 	bytes += CONTROL_BUFFERS * (sizeof(struct ucx_bounce) +
 				    sizeof(((struct tp_blob *)0)->data));
 	for (int r = 0; r < dev->base.config.ranks; r++)
@@ -526,14 +425,14 @@ const struct transport transport_ucx = {
 	.slow_poll = true,
 	.usable = ucx_usable,
 	.open = ucx_open,
-	.address = ucx_address,
+	.address = ucx_address_make,
 	.close = ucx_close,
 	.reaches = ucx_reaches,
 	.peer_open = ucx_peer_open,
-	.limits = ucx_limits,
+	.limits = framed_limits,
 	.connect_out = framed_connect_out,
 	.connect_in = framed_connect_in,
-	.peer_close = ucx_peer_close,
+	.peer_close = framed_peer_close,
 	.put = framed_put,
 	.release = framed_release,
 	.flush = framed_flush,
@@ -548,7 +447,7 @@ const struct transport transport_ucx = {
 	.read_status = framed_read_status,
 	.poll = ucx_poll,
 	.wait = ucx_wait,
-	.broken = ucx_broken,
+	.broken = framed_link_broken,
 	.abort = ucx_abort,
 	.memory = ucx_memory,
 };

@@ -14,6 +14,7 @@
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/launch/rtc.h"
+#include "src/base/library.h"
 #include "src/base/log.h"
 #include "dicomm.h"
 
@@ -48,7 +49,7 @@ typedef cuda_capture gpu_capture;
 #define PAGE_BYTES 4096
 #define WORD_BYTES 64
 
-static struct {
+static struct functions {
 #define F(name, symbol, needed, parameters) cuda_result(*name) parameters;
 	CUDA_FUNCTIONS(F)
 #undef F
@@ -70,22 +71,20 @@ static const char *gpu_error_text(int error)
 
 static bool open_library(char *why, size_t len)
 {
+	static const struct library_function functions[] = {
+#define F(name, symbol, needed, parameters) \
+	LIBRARY_SYMBOL(struct functions, name, symbol, needed)
+		CUDA_FUNCTIONS(F)
+#undef F
+			LIBRARY_END};
 	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
 	if (!lib) {
 		snprintf(why, len, "no CUDA driver: %s", dlerror());
 		return false;
 	}
-#define F(name, symbol, needed, parameters)                              \
-	*(void **)&api.name = dlsym(lib, #symbol);                       \
-	if ((needed) && !api.name) {                                     \
-		snprintf(why, len, "%s has no %s: older than CUDA 10.0", \
-			 LIBRARY, #symbol);                              \
-		return false;                                            \
-	}
-	CUDA_FUNCTIONS(F)
-#undef F
-	return true;
+	return library_fill(lib, LIBRARY ", older than CUDA 10.0,", functions,
+			    &api, why, len);
 }
 
 static bool gpu_loaded(void)

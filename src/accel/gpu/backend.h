@@ -50,9 +50,7 @@ static const struct accel_work gpu_work = {
 	{                                                                   \
 		.name = GPU_KIND, .count = gpu_count, .loaded = gpu_loaded, \
 		.describe = gpu_describe, .alloc = gpu_alloc,               \
-		.free = gpu_free, .find = gpu_find, .import = gpu_import,   \
-		.unimport = gpu_unimport, .freed = gpu_freed,               \
-		.work = &gpu_work,                                          \
+		.free = gpu_free, .work = &gpu_work                         \
 	}
 
 #endif

@@ -328,37 +328,6 @@ static dicomm_result_t gpu_free(void *ptr)
 	return leave(error, index, "cannot free memory");
 }
 
-/* GPU memory is shared by handles (mem_export), never by a descriptor. */
-static bool gpu_find(const void *addr, size_t len, struct accel_export *where,
-		     size_t *offset)
-{
-	(void)addr;
-	(void)len;
-	(void)where;
-	(void)offset;
-	return false;
-}
-
-static dicomm_result_t gpu_import(const struct accel_export *e, void **base)
-{
-	(void)e;
-	(void)base;
-	return DICOMM_ERR_UNSUPPORTED;
-}
-
-static void gpu_unimport(const struct accel_export *e, void *base)
-{
-	(void)e;
-	(void)base;
-}
-
-static uint64_t gpu_freed(uint64_t i, uint64_t *id)
-{
-	(void)i;
-	*id = 0;
-	return 0;
-}
-
 static unsigned gpu_caps(int index)
 {
 	char why[sizeof(none_why)];

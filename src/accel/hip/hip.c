@@ -16,6 +16,7 @@
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/launch/rtc.h"
+#include "src/base/library.h"
 #include "src/base/log.h"
 #include "dicomm.h"
 
@@ -54,7 +55,7 @@ typedef hip_function gpu_function;
 typedef hip_ipc gpu_ipc;
 typedef hip_capture gpu_capture;
 
-static struct {
+static struct functions {
 #define F(name, symbol, needed, parameters) hip_result(*name) parameters;
 	HIP_FUNCTIONS(F)
 #undef F
@@ -124,23 +125,23 @@ static void *open_runtime(char *why, size_t len)
 
 static bool open_library(char *why, size_t len)
 {
+	static const struct library_function functions[] = {
+#define F(name, symbol, needed, parameters) \
+	LIBRARY_SYMBOL(struct functions, name, symbol, needed)
+		HIP_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, result, parameters) \
+	LIBRARY_SYMBOL(struct functions, name, symbol, false)
+			HIP_MORE_FUNCTIONS(F)
+#undef F
+				LIBRARY_END};
+	char soname[32];
+
 	runtime = open_runtime(why, len);
 	if (!runtime)
 		return false;
-#define F(name, symbol, needed, parameters)                              \
-	*(void **)&api.name = dlsym(runtime, #symbol);                   \
-	if ((needed) && !api.name) {                                     \
-		snprintf(why, len, "libamdhip64.so.%d has no %s", major, \
-			 #symbol);                                       \
-		return false;                                            \
-	}
-	HIP_FUNCTIONS(F)
-#undef F
-#define F(name, symbol, result, parameters) \
-	*(void **)&api.name = dlsym(runtime, #symbol);
-	HIP_MORE_FUNCTIONS(F)
-#undef F
-	return true;
+	snprintf(soname, sizeof(soname), "libamdhip64.so.%d", major);
+	return library_fill(runtime, soname, functions, &api, why, len);
 }
 
 /* Find hsa_amd_portable_export_dmabuf(). Some builds of HIP are not linked to

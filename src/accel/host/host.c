@@ -8,7 +8,7 @@
  * allocation. An importer opens /proc/PID/fd/FD and reads the id back, so it
  * never maps what a recycled pid or descriptor leads to.
  */
-#include "src/accel/accel.h"
+#include "src/accel/host/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -386,7 +386,7 @@ static dicomm_result_t host_free(void *ptr)
 	return status;
 }
 
-static bool host_find(const void *addr, size_t len, struct accel_export *where,
+bool host_memory_find(const void *addr, size_t len, struct accel_export *where,
 		      size_t *offset)
 {
 	struct allocation *_Atomic *entry = table_entry((uintptr_t)addr);
@@ -432,7 +432,7 @@ static bool import_check(int fd, const struct accel_export *e)
 	return !strcmp(actual, expected) && (uint64_t)st.st_size == e->bytes;
 }
 
-static dicomm_result_t host_import(const struct accel_export *e, void **base)
+dicomm_result_t host_memory_import(const struct accel_export *e, void **base)
 {
 	dicomm_result_t status = DICOMM_SUCCESS;
 	char path[MEMFD_PATH];
@@ -473,12 +473,12 @@ close_fd:
 	return status;
 }
 
-static void host_unimport(const struct accel_export *e, void *base)
+void host_memory_unimport(const struct accel_export *e, void *base)
 {
 	munmap(base, e->bytes);
 }
 
-static uint64_t host_freed(uint64_t i, uint64_t *id)
+uint64_t host_memory_freed(uint64_t i, uint64_t *id)
 {
 	uint64_t n = atomic_load_explicit(&freed_count, memory_order_acquire);
 	uint64_t found = atomic_load(&freed_ids[i % FREED_IDS]);
@@ -498,8 +498,4 @@ const struct accel accel_host = {
 	.describe = host_describe,
 	.alloc = host_alloc,
 	.free = host_free,
-	.find = host_find,
-	.import = host_import,
-	.unimport = host_unimport,
-	.freed = host_freed,
 };

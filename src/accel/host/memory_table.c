@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "src/accel/host/memory.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
 
@@ -81,7 +82,7 @@ dicomm_result_t memory_table_export(struct accel_export *e)
 	fork_lock(FORK_HOST_MEMORY);
 	if (page && board == &private) {
 		memcpy(page, board, sizeof(*board));
-		accels[0]->find(page, sizeof(*board), &exported, &offset);
+		host_memory_find(page, sizeof(*board), &exported, &offset);
 		board = page;
 		page = NULL;
 	}

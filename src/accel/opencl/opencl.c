@@ -23,6 +23,7 @@
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/opencl/api.h"
+#include "src/base/library.h"
 #include "src/base/log.h"
 
 #define MAX_PLATFORMS 16
@@ -34,7 +35,7 @@
 
 extern const struct accel accel_host;
 
-static struct {
+static struct functions {
 #define F(name, result, parameters) result(*name) parameters;
 	OPENCL_FUNCTIONS(F)
 #undef F
@@ -153,6 +154,11 @@ static dicomm_result_t status_of(int32_t error)
 
 static bool load(void)
 {
+	static const struct library_function functions[] = {
+#define F(name, result, parameters) LIBRARY_FUNCTION(struct functions, name)
+		OPENCL_FUNCTIONS(F)
+#undef F
+			LIBRARY_END};
 	void *lib = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
 
 	if (!lib) {
@@ -160,16 +166,8 @@ static bool load(void)
 			 dlerror());
 		return false;
 	}
-#define F(name, result, parameters)                                          \
-	*(void **)&cl.name = dlsym(lib, #name);                              \
-	if (!cl.name) {                                                      \
-		snprintf(none_why, sizeof(none_why),                         \
-			 "libOpenCL.so.1 has no %s: older than 2.0", #name); \
-		return false;                                                \
-	}
-	OPENCL_FUNCTIONS(F)
-#undef F
-	return true;
+	return library_fill(lib, "libOpenCL.so.1, older than 2.0,", functions,
+			    &cl, none_why, sizeof(none_why));
 }
 
 static uint64_t device_bits(opencl_device device, uint32_t what)
@@ -323,27 +321,6 @@ static dicomm_result_t opencl_alloc(int index, size_t bytes, void **ptr)
 static dicomm_result_t opencl_free(void *ptr)
 {
 	return accel_host.free(ptr);
-}
-
-static bool opencl_find(const void *addr, size_t len,
-			struct accel_export *where, size_t *offset)
-{
-	return accel_host.find(addr, len, where, offset);
-}
-
-static dicomm_result_t opencl_import(const struct accel_export *e, void **base)
-{
-	return accel_host.import(e, base);
-}
-
-static void opencl_unimport(const struct accel_export *e, void *base)
-{
-	accel_host.unimport(e, base);
-}
-
-static uint64_t opencl_freed(uint64_t i, uint64_t *id)
-{
-	return accel_host.freed(i, id);
 }
 
 static unsigned opencl_caps(int index)
@@ -985,9 +962,5 @@ const struct accel accel_opencl = {
 	.describe = opencl_describe,
 	.alloc = opencl_alloc,
 	.free = opencl_free,
-	.find = opencl_find,
-	.import = opencl_import,
-	.unimport = opencl_unimport,
-	.freed = opencl_freed,
 	.work = &opencl_work,
 };

@@ -24,6 +24,7 @@
 #include "src/accel/ze/api.h"
 #include "src/accel/ze/order.h"
 #include "src/base/descriptors.h"
+#include "src/base/library.h"
 #include "src/base/log.h"
 #include "dicomm.h"
 
@@ -124,24 +125,23 @@ static bool gpu_loaded(void)
 
 static bool open_library(char *why, size_t len)
 {
+	static const struct library_function functions[] = {
+#define F(name, symbol, parameters) \
+	LIBRARY_SYMBOL(struct ze_functions, name, symbol, true)
+		ZE_FUNCTIONS(F)
+#undef F
+#define F(name, symbol, parameters) \
+	LIBRARY_SYMBOL(struct ze_functions, name, symbol, false)
+			ZE_MORE_FUNCTIONS(F)
+#undef F
+				LIBRARY_END};
 	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
 	if (!lib) {
 		snprintf(why, len, "no Level Zero: %s", dlerror());
 		return false;
 	}
-#define F(name, symbol, parameters)                                   \
-	*(void **)&ze.name = dlsym(lib, #symbol);                     \
-	if (!ze.name) {                                               \
-		snprintf(why, len, "%s has no %s", LIBRARY, #symbol); \
-		return false;                                         \
-	}
-	ZE_FUNCTIONS(F)
-#undef F
-#define F(name, symbol, parameters) *(void **)&ze.name = dlsym(lib, #symbol);
-	ZE_MORE_FUNCTIONS(F)
-#undef F
-	return true;
+	return library_fill(lib, LIBRARY, functions, &ze, why, len);
 }
 
 /* Find the queue group that runs kernels; its queues copy, too. */

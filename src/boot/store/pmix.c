@@ -74,8 +74,7 @@ static bool load(void)
 {
 #define ENTRY(f) LIBRARY_FUNCTION(struct api, f)
 	static const struct library_function functions[] = {
-		PMIX_FUNCTIONS(ENTRY)};
-	static const size_t n = sizeof(functions) / sizeof(*functions);
+		PMIX_FUNCTIONS(ENTRY) LIBRARY_END};
 	static bool loaded;
 	void *library;
 	char why[256];
@@ -85,7 +84,7 @@ static bool load(void)
 	library = open_library();
 	if (!library)
 		log_info("PMIx: %s", dlerror());
-	else if (library_fill(library, LIBRARY, functions, n, &api, why,
+	else if (library_fill(library, LIBRARY, functions, &api, why,
 			      sizeof(why)))
 		loaded = true;
 	else

@@ -161,13 +161,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[256];
 
 static bool open_one(const char *soname,
-		     const struct library_function *functions, size_t n)
+		     const struct library_function *functions)
 {
 	void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 
 	if (library)
-		return library_fill(library, soname, functions, n, &api,
-				    why_not, sizeof(why_not));
+		return library_fill(library, soname, functions, &api, why_not,
+				    sizeof(why_not));
 	snprintf(why_not, sizeof(why_not), "%s", dlerror());
 	return false;
 }
@@ -180,12 +180,12 @@ static bool open_one(const char *soname,
 static void load(void)
 {
 	static const struct library_function verbs[] = {VERBS_FUNCTIONS(
-		FUNCTION_ENTRY) VERBS_PROCEDURES(PROCEDURE_ENTRY)};
-	static const struct library_function cm[] = {
-		CM_FUNCTIONS(FUNCTION_ENTRY) CM_PROCEDURES(PROCEDURE_ENTRY)};
+		FUNCTION_ENTRY) VERBS_PROCEDURES(PROCEDURE_ENTRY) LIBRARY_END};
+	static const struct library_function cm[] = {CM_FUNCTIONS(
+		FUNCTION_ENTRY) CM_PROCEDURES(PROCEDURE_ENTRY) LIBRARY_END};
 
-	if (open_one(VERBS_LIBRARY, verbs, sizeof(verbs) / sizeof(*verbs)))
-		open_one(CM_LIBRARY, cm, sizeof(cm) / sizeof(*cm));
+	if (open_one(VERBS_LIBRARY, verbs))
+		open_one(CM_LIBRARY, cm);
 }
 
 bool verbs_load(char *why, size_t len)

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "src/accel/accel.h"
+#include "src/accel/host/memory.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "transports/transport.h"
@@ -46,12 +47,12 @@ static void destroy(struct verbs_mr **at)
  * last call. */
 static void drop_freed(struct verbs_nic *nic)
 {
-	uint64_t id, n = accels[0]->freed(nic->freed_seen, &id);
+	uint64_t id, n = host_memory_freed(nic->freed_seen, &id);
 
 	while (nic->freed_seen < n) {
 		struct verbs_mr **at = &nic->mrs;
 
-		accels[0]->freed(nic->freed_seen++, &id);
+		host_memory_freed(nic->freed_seen++, &id);
 		/* The list of freed allocations is short; id 0 means that it
 		 * has wrapped. Then all registrations that are not in use
 		 * are dropped. */
@@ -170,7 +171,7 @@ static dicomm_result_t get(struct verbs_nic *nic, const void *addr, size_t len,
 	size_t offset;
 
 	drop_freed(nic);
-	if (accels[0]->find(addr, len, &where, &offset)) {
+	if (host_memory_find(addr, len, &where, &offset)) {
 		base -= offset;
 		len = where.bytes;
 		written = true;
@@ -252,7 +253,7 @@ static bool is_there(const struct verbs_mr *mr)
 	struct accel_export where;
 	size_t offset;
 
-	return accels[0]->find((void *)mr->base, mr->len, &where, &offset) &&
+	return host_memory_find((void *)mr->base, mr->len, &where, &offset) &&
 	       where.id == mr->id;
 }
 
