@@ -6,7 +6,8 @@
  * these. The transport makes connections, and sends and receives the frames.
  *
  * Such a transport defines struct tp_device with a struct framed as its first
- * member, and fills in struct framed_ops.
+ * member, begins its addresses with a struct framed_address and what it keeps
+ * for each rank with a struct framed_link, and fills in struct framed_ops.
  *
  * Whoever holds the lock owns the device: the thread that uses it, the progress
  * thread, or a thread that aborts. All functions here need the lock, unless
