@@ -3,8 +3,7 @@
  * The part of HIP's runtime, of ROCm 5 and later, that the library uses. The
  * build needs no header of HIP; the library is opened at run time. Structures
  * and attribute numbers that have changed since ROCm 5 are not used.
- * tests/unit/test_hip_api.c compares these declarations with the headers where
- * they are installed.
+ * tests/vendor/headers.sh compares these declarations with the headers.
  */
 #ifndef DICOMM_ACCEL_HIP_API_H
 #define DICOMM_ACCEL_HIP_API_H
