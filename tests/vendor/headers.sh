@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# What we declare of the drivers of CUDA and HIP and of NVRTC against headers of
-# the vendors: the oldest and the
+# What we declare of the drivers of CUDA and HIP and of their compilers, and what
+# our mocks of them return, against headers of the vendors: the oldest and the
 # newest CUDA that have all we use, from PyPI, Debian's HIP, and what is found
 # where vendors install it or in CUDA_HEADERS and HIP_HEADERS (folders, with
 # colons between). DICOMM_TEST_LONG adds the headers of HIP 7, from a wheel of
@@ -68,6 +68,31 @@ if [ -n "$DICOMM_TEST_LONG" ] &&
 	compare hip_api.c hip/hip_runtime_api.h \
 		"$hip/triton/backends/amd/include"
 fi
+
+# Whether each of our numbers is compared, of every kind of device
+numbers() {
+	sed -n '/^enum {/,/^};/p' "$1" | grep -oE '^	[A-Z][A-Z0-9_]+'
+}
+uncompared() {
+	for name in $(numbers "$top/$1"); do
+		grep -qw "$name" "$top/$2" || {
+			echo "not ok $2 lacks $name of $1"
+			bad=1
+		}
+	done
+	[ "$(numbers "$top/$1" | wc -l)" -gt 5 ] || {
+		echo "not ok $1 has few numbers; is this check blind?"
+		bad=1
+	}
+}
+uncompared src/accel/cuda/api.h tests/vendor/cuda_api.c
+uncompared src/accel/hip/api.h tests/vendor/hip_api.c
+uncompared src/accel/opencl/api.h tests/unit/test_opencl_api.c
+uncompared src/accel/ze/api.h tests/unit/test_ze_api.c
+uncompared tests/mock/driver.h tests/vendor/cuda_api.c
+uncompared tests/mock/driver.h tests/vendor/hip_api.c
+uncompared tests/mock/rtc.h tests/vendor/cuda_api.c
+uncompared tests/mock/rtc.h tests/vendor/hip_api.c
 
 [ ! -e "$out/missing" ] || cat "$out/missing"
 if [ $bad = 0 ] && [ $seen = 0 ]; then
