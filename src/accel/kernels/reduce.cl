@@ -1002,9 +1002,9 @@ INLINE struct range range_of(struct items it, u64 threads)
 				u64 left = nsrc - j < 4 ? nsrc - j : 4;      \
 				vec x0, x1, x2, x3;                          \
                                                                              \
+				x1 = x2 = x3 = VEC(0, 0, 0, 0);              \
 				x0 = item_load((up ? s4 : s0) + more,        \
 					       up ? k4 : k0, is_vec, bytes); \
-				x1 = x2 = x3 = x0;                           \
 				if (left > 1)                                \
 					x1 = item_load((up ? s5 : s1) + more, \
 						       up ? k5 : k1, is_vec, \
