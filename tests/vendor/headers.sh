@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# What we declare of the drivers of CUDA and HIP and of their compilers, and what
-# our mocks of them return, against headers of the vendors: the oldest and the
-# newest CUDA that have all we use, from PyPI, Debian's HIP, and what is found
-# where vendors install it or in CUDA_HEADERS and HIP_HEADERS (folders, with
-# colons between). DICOMM_TEST_LONG adds the headers of HIP 7, from a wheel of
-# 290 MB.
+# What we declare of the drivers of CUDA and HIP and of their compilers, and
+# what our mocks of them return, against headers of the vendors: the oldest and
+# the newest CUDA that have all we use, from PyPI, Debian's HIP, and what is
+# found where vendors install it or in CUDA_HEADERS and HIP_HEADERS (folders,
+# with colons between). DICOMM_TEST_LONG adds the headers of HIP 7, from a wheel
+# of 290 MB.
 top=$(cd "${srcdir:-.}" && pwd) || exit 99
 out=$(mktemp -d) || exit 99
 trap 'rm -rf "$out"' EXIT
