@@ -48,17 +48,18 @@ archs() { # ASSEMBLER: the numbers of what it knows from sm_60 on
 		sort -nu | awk '$1 >= 60'
 }
 
-# A line "assembler architecture module" for each that is to be assembled
+# A line "old 60 f32" for each module that is to be assembled
 archs "$new" >"$out/new"
 archs "$old" >"$out/old"
 oldest=$(sort -n "$out/old" "$out/new" | head -n 1)
 newest=$(sort -n "$out/old" "$out/new" | tail -n 1)
-[ -n "$DICOMM_TEST_LONG" ] || {
-	grep -vxFf "$out/new" "$out/old" >"$out/only" && mv "$out/only" "$out/old"
-}
+if [ -z "$DICOMM_TEST_LONG" ]; then
+	grep -vxFf "$out/new" "$out/old" >"$out/only"
+	mv "$out/only" "$out/old"
+fi
 {
-	sed "s,.*,$old &," "$out/old"
-	sed "s,.*,$new &," "$out/new"
+	sed 's/^/old /' "$out/old"
+	sed 's/^/new /' "$out/new"
 } | while read -r assembler arch; do
 	some=f32
 	if [ -n "$DICOMM_TEST_LONG" ] || [ "$arch" = "$oldest" ] ||
@@ -70,12 +71,14 @@ newest=$(sort -n "$out/old" "$out/new" | tail -n 1)
 	done
 done >"$out/plan"
 
-# one ASSEMBLER ARCHITECTURE MODULE: a line "version architecture module kernel
+# one old|new ARCHITECTURE MODULE: a line "version architecture module kernel
 # registers" for each kernel, and if it is disassembled "loads stores ahead"; or
 # lines that begin with "not ok"
 cat >"$out/one" <<'END'
-name=$out/$(echo "$*" | tr -c 'a-z0-9\n' _)
-if ! "$1" -v -arch "sm_$2" -o "$name.cubin" "ptx_$3.ptx" >"$name.log" 2>&1; then
+name=$out/$1-$2-$3
+[ "$1" = old ] && assembler=$old || assembler=$new
+if ! "$assembler" -v -arch "sm_$2" -o "$name.cubin" "ptx_$3.ptx" \
+	>"$name.log" 2>&1; then
 	sed "s/^/not ok sm_$2 $3: /" "$name.log"
 	exit
 fi
@@ -88,7 +91,7 @@ if [ -n "$disassembler" ] && [ "$2" -ge 75 ]; then
 		sed "s/^/not ok sm_$2 $3: /" "$name.err"
 	awk -f "$top/tests/vendor/vectors.awk" "$name.sass" >"$name.vectors"
 fi
-awk -v about="$("$1" --version | sed -n 's/.*, V//p') sm_$2 $3" '
+awk -v about="$("$assembler" --version | sed -n 's/.*, V//p') sm_$2 $3" '
 FILENAME ~ /vectors$/ { vectors[$1] = " " $2 " " $3 " " $4; next }
 /Compiling entry function/ { split($0, quoted, "\x27"); kernel = quoted[2] }
 /Used [0-9]+ registers/ {
@@ -97,7 +100,7 @@ FILENAME ~ /vectors$/ { vectors[$1] = " " $2 " " $3 " " $4; next }
 }' "$name.vectors" "$name.log"
 rm -f "$name".*
 END
-export out disassembler top
+export out disassembler new old top
 xargs -L 1 -P "$(getconf _NPROCESSORS_ONLN)" sh "$out/one" \
 	<"$out/plan" >"$out/kernels"
 
