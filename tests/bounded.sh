@@ -6,7 +6,7 @@
 for last; do :; done
 seconds=${DICOMM_TEST_SECONDS:-420}
 case $last in
-*/torch.sh) seconds=900 ;; # may have to download PyTorch
+*/torch.sh | */vendor/*) seconds=$((seconds + 480)) ;; # may have to download
 esac
 CK_TAP_LOG_FILE_NAME=${last%.sh}.tap
 CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-30}

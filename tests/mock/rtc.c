@@ -15,9 +15,7 @@
 #include "src/accel/launch/rtc.h"
 #include "src/base/type.h"
 #include "tests/mock/object.h"
-
-/* Of both compilers */
-enum { SUCCESS, OUT_OF_MEMORY, CREATION, INPUT, PROGRAM, OPTION, COMPILATION };
+#include "tests/mock/rtc.h"
 
 /* More than there are; launch.h knows which those are */
 #define OPS 32
@@ -75,13 +73,13 @@ EXPORT rtc_result PREFIX(CreateProgram)(rtc_program *out, const char *source,
 	struct program *p;
 
 	if (!source || !name || nheaders || headers || names)
-		return INPUT;
+		return RTC_INPUT;
 	p = calloc(1, sizeof(*p));
 	if (!p)
-		return OUT_OF_MEMORY;
+		return RTC_OUT_OF_MEMORY;
 	p->source = strdup(source);
 	*out = p;
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 
 EXPORT rtc_result PREFIX(DestroyProgram)(rtc_program *program)
@@ -92,7 +90,7 @@ EXPORT rtc_result PREFIX(DestroyProgram)(rtc_program *program)
 	free(p->object);
 	free(p);
 	*program = NULL;
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 
 static bool arch_known(unsigned arch)
@@ -147,9 +145,9 @@ static rtc_result options(struct program *p, int n, const char *const *list)
 			continue;
 		snprintf(p->log, sizeof(p->log), "mock: option %s\nmore",
 			 list[i]);
-		return OPTION;
+		return RTC_OPTION;
 	}
-	return exact ? SUCCESS : COMPILATION;
+	return exact ? RTC_SUCCESS : RTC_COMPILATION;
 }
 
 static void add(struct program *p, bool there, const struct launch *l)
@@ -196,29 +194,29 @@ EXPORT rtc_result PREFIX(CompileProgram)(rtc_program program, int n,
 	if (!strstr(p->source, "REDUCE_ONLY") ||
 	    (state && !strcmp(state, "broken"))) {
 		snprintf(p->log, sizeof(p->log), "mock: cannot compile\nmore");
-		return COMPILATION;
+		return RTC_COMPILATION;
 	}
 	p->object = calloc(1, 1 << 16);
 	if (!p->object)
-		return OUT_OF_MEMORY;
+		return RTC_OUT_OF_MEMORY;
 	memcpy(p->object->e_ident, ELFMAG, SELFMAG);
 	p->object->e_machine = MACHINE;
 	p->object->e_flags = p->flags;
 	p->object->e_shoff = sizeof(*p->object);
 	add_all(p);
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 
 EXPORT rtc_result PREFIX(GetProgramLogSize)(rtc_program program, size_t *bytes)
 {
 	*bytes = strlen(((struct program *)program)->log) + 1;
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 
 EXPORT rtc_result PREFIX(GetProgramLog)(rtc_program program, char *log)
 {
 	strcpy(log, ((struct program *)program)->log);
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 
 /* ---- what comes of it ---- */
@@ -226,9 +224,9 @@ EXPORT rtc_result PREFIX(GetProgramLog)(rtc_program program, char *log)
 static rtc_result size_of(struct program *p, bool text, size_t *bytes)
 {
 	if (!p->object || p->text != text)
-		return PROGRAM;
+		return RTC_PROGRAM;
 	*bytes = object_bytes(p->object);
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 
 static rtc_result copy_of(struct program *p, bool text, char *to)
@@ -276,12 +274,12 @@ EXPORT rtc_result nvrtcGetPTX(rtc_program program, char *code)
 EXPORT rtc_result nvrtcGetNumSupportedArchs(int *n)
 {
 	*n = ARCHS;
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 
 EXPORT rtc_result nvrtcGetSupportedArchs(int *list)
 {
 	memcpy(list, archs, sizeof(archs));
-	return SUCCESS;
+	return RTC_SUCCESS;
 }
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The part of the CUDA driver that the library uses. The build needs no header
- * of CUDA; the driver is opened at run time. tests/unit/test_cuda_api.c
- * compares these declarations with cuda.h where that is installed.
+ * of CUDA; the driver is opened at run time. tests/vendor/headers.sh compares
+ * these declarations with cuda.h.
  */
 #ifndef DICOMM_ACCEL_CUDA_API_H
 #define DICOMM_ACCEL_CUDA_API_H

@@ -3,8 +3,7 @@
  * The part of HIP's runtime, of ROCm 5 and later, that the library uses. The
  * build needs no header of HIP; the library is opened at run time. Structures
  * and attribute numbers that have changed since ROCm 5 are not used.
- * tests/unit/test_hip_api.c compares these declarations with the headers where
- * they are installed.
+ * tests/vendor/headers.sh compares these declarations with the headers.
  */
 #ifndef DICOMM_ACCEL_HIP_API_H
 #define DICOMM_ACCEL_HIP_API_H
@@ -22,6 +21,9 @@ typedef int hip_device_attribute;
 typedef int hip_pointer_attribute;
 typedef int hip_copy_kind;
 typedef int hip_capture;
+typedef int hip_capture_mode;
+typedef int hip_range_type;
+typedef int hsa_result;
 typedef struct ihipModule_t *hip_module;
 typedef struct ihipModuleSymbol_t *hip_function;
 typedef struct ihipStream_t *hip_stream;
@@ -120,7 +122,7 @@ enum {
 	  (hip_function, unsigned, unsigned, unsigned, unsigned, unsigned,     \
 	   unsigned, unsigned, hip_stream, void **, void **))
 
-/* Functions that Debian's headers lack, or declare with another result: F(our
+/* Functions that have another result, or are missing in some versions: F(our
  * name, symbol, result, parameters). None is needed. The last one belongs to
  * ROCm's HSA runtime, from 5.6 on; dlsym() finds it through HIP if HIP is
  * linked to HSA. */
@@ -130,12 +132,12 @@ enum {
 	F(stream_device, hipStreamGetDevice, hip_result,                \
 	  (hip_stream, hip_device *))                                   \
 	F(capture_mode, hipThreadExchangeStreamCaptureMode, hip_result, \
-	  (int *))                                                      \
+	  (hip_capture_mode *))                                         \
 	F(host_function, hipLaunchHostFunc, hip_result,                 \
 	  (hip_stream, hip_host_fn, void *))                            \
 	F(range_handle, hipMemGetHandleForAddressRange, hip_result,     \
-	  (void *, void *, size_t, int, unsigned long long))            \
-	F(export_dmabuf, hsa_amd_portable_export_dmabuf, int,           \
+	  (void *, void *, size_t, hip_range_type, unsigned long long)) \
+	F(export_dmabuf, hsa_amd_portable_export_dmabuf, hsa_result,    \
 	  (const void *, size_t, int *, uint64_t *))
 
 #endif

@@ -500,14 +500,16 @@ INLINE u32 order32(u32 x)
 	return x >> 31 ? ~x : x | 0x80000000u;
 }
 
+/* Without a branch, behind which compilers move the loads of further vectors. */
+INLINE u32 unless_nan32(u32 x, u32 y, u32 value)
+{
+	return is_nan32(x) || is_nan32(y) ? NAN32 : value;
+}
+
 OPERATOR(max_f32, u32, LIFT_32,
-	 is_nan32(x) || is_nan32(y) ? NAN32
-	 : order32(x) > order32(y)  ? x
-				    : y)
+	 unless_nan32(x, y, order32(x) > order32(y) ? x : y))
 OPERATOR(min_f32, u32, LIFT_32,
-	 is_nan32(x) || is_nan32(y) ? NAN32
-	 : order32(x) < order32(y)  ? x
-				    : y)
+	 unless_nan32(x, y, order32(x) < order32(y) ? x : y))
 OPERATOR(sum_f32, u32, LIFT_32, quiet32(bits32(float32(x) + float32(y))))
 OPERATOR(prod_f32, u32, LIFT_32, quiet32(bits32(float32(x) * float32(y))))
 
@@ -568,14 +570,15 @@ INLINE u64 quiet64(u64 x)
 	return is_nan64(x) ? NAN64 : x;
 }
 
+INLINE u64 unless_nan64(u64 x, u64 y, u64 value)
+{
+	return is_nan64(x) || is_nan64(y) ? NAN64 : value;
+}
+
 OPERATOR(max_f64, u64, LIFT_64,
-	 is_nan64(x) || is_nan64(y) ? NAN64
-	 : order64(x) > order64(y)  ? x
-				    : y)
+	 unless_nan64(x, y, order64(x) > order64(y) ? x : y))
 OPERATOR(min_f64, u64, LIFT_64,
-	 is_nan64(x) || is_nan64(y) ? NAN64
-	 : order64(x) < order64(y)  ? x
-				    : y)
+	 unless_nan64(x, y, order64(x) < order64(y) ? x : y))
 OPERATOR(sum_f64, u64, LIFT_64, quiet64(bits64(float64(x) + float64(y))))
 OPERATOR(prod_f64, u64, LIFT_64, quiet64(bits64(float64(x) * float64(y))))
 
@@ -999,9 +1002,9 @@ INLINE struct range range_of(struct items it, u64 threads)
 				u64 left = nsrc - j < 4 ? nsrc - j : 4;      \
 				vec x0, x1, x2, x3;                          \
                                                                              \
+				x1 = x2 = x3 = VEC(0, 0, 0, 0);              \
 				x0 = item_load((up ? s4 : s0) + more,        \
 					       up ? k4 : k0, is_vec, bytes); \
-				x1 = x2 = x3 = x0;                           \
 				if (left > 1)                                \
 					x1 = item_load((up ? s5 : s1) + more, \
 						       up ? k5 : k1, is_vec, \

@@ -4,8 +4,8 @@
  * HIPRTC. They compile reduce.cl where no image in the library fits a device.
  * Their functions differ in little but their names. The build needs none of
  * their headers; the libraries are opened at run time.
- * tests/unit/test_cuda_api.c compares these declarations with nvrtc.h where
- * that is installed.
+ * tests/vendor/headers.sh compares these declarations with nvrtc.h and
+ * hiprtc.h.
  */
 #ifndef DICOMM_ACCEL_LAUNCH_RTC_H
 #define DICOMM_ACCEL_LAUNCH_RTC_H

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Our declarations of the CUDA driver and of NVRTC against their headers. */
+/* Our declarations of the CUDA driver and of NVRTC, and what their mocks
+ * return, against their headers. */
 #include <cuda.h>
+#if __has_include(<nvrtc.h>)
 #include <nvrtc.h>
+#define HAVE_NVRTC 1
+#endif
 #include <stdint.h>
 #include <stdio.h>
 
@@ -22,11 +26,15 @@ typedef CUstream cuda_stream;
 typedef CUevent cuda_event;
 typedef CUipcMemHandle cuda_ipc;
 typedef CUhostFn cuda_host_fn;
+#include "src/accel/cuda/api.h"
+#ifdef HAVE_NVRTC
 #define RTC_TYPES
 typedef nvrtcResult rtc_result;
 typedef nvrtcProgram rtc_program;
-#include "src/accel/cuda/api.h"
 #include "src/accel/launch/rtc.h"
+#endif
+#include "tests/mock/driver.h"
+#include "tests/mock/rtc.h"
 
 /* The same types, not only compatible calls. The header calls several
  * functions by other names than the library. */
@@ -38,6 +46,7 @@ typedef nvrtcProgram rtc_program;
 CUDA_FUNCTIONS(F)
 #undef F
 
+#ifdef HAVE_NVRTC
 #define SAME(symbol, parameters)                                               \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&symbol),       \
 						    rtc_result(*) parameters), \
@@ -48,6 +57,7 @@ RTC_FUNCTIONS(F)
 #define F(name, symbol, parameters) SAME(symbol, parameters)
 RTC_CUDA_RESULTS(F)
 #undef F
+#endif
 
 #define SAME_SIZE(ours, theirs) \
 	_Static_assert(sizeof(ours) == sizeof(theirs), #theirs)
@@ -60,8 +70,10 @@ SAME_SIZE(int, CUstreamCaptureStatus);
 SAME_SIZE(int, CUstreamCaptureMode);
 SAME_SIZE(unsigned long long, CUdeviceptr);
 SAME_SIZE(char[64], CUipcMemHandle);
+#ifdef HAVE_NVRTC
 SAME_SIZE(int, nvrtcResult);
 SAME_SIZE(void *, nvrtcProgram);
+#endif
 
 #define EQUAL(ours, theirs) \
 	_Static_assert((int)(ours) == (int)(theirs), #theirs)
@@ -115,10 +127,48 @@ EQUAL(CUDA_RANGE_DMA_BUF_FD, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 EQUAL(CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
 EQUAL(CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 
+/* Of the mock */
+EQUAL(DRIVER_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
+EQUAL(DRIVER_SUCCESS, CUDA_SUCCESS);
+EQUAL(DRIVER_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
+EQUAL(DRIVER_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
+EQUAL(DRIVER_NOT_STARTED, CUDA_ERROR_NOT_INITIALIZED);
+EQUAL(DRIVER_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+EQUAL(DRIVER_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
+EQUAL(DRIVER_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE);
+EQUAL(DRIVER_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
+EQUAL(DRIVER_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE);
+EQUAL(DRIVER_NOT_FOUND, CUDA_ERROR_NOT_FOUND);
+EQUAL(DRIVER_NOT_READY, CUDA_ERROR_NOT_READY);
+EQUAL(DRIVER_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
+EQUAL(DRIVER_PEER_ACCESS_ALREADY_ENABLED,
+      CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+EQUAL(DRIVER_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+EQUAL(DRIVER_NOT_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+EQUAL(DRIVER_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
+EQUAL(DRIVER_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
+EQUAL(DRIVER_SPOILS_CAPTURE, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+EQUAL(DRIVER_CAPTURE_IMPLICIT, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+EQUAL(DRIVER_WOULD_HANG, CUDA_ERROR_UNKNOWN);
+#ifdef HAVE_NVRTC
+EQUAL(RTC_SUCCESS, NVRTC_SUCCESS);
+EQUAL(RTC_OUT_OF_MEMORY, NVRTC_ERROR_OUT_OF_MEMORY);
+EQUAL(RTC_INPUT, NVRTC_ERROR_INVALID_INPUT);
+EQUAL(RTC_PROGRAM, NVRTC_ERROR_INVALID_PROGRAM);
+EQUAL(RTC_OPTION, NVRTC_ERROR_INVALID_OPTION);
+EQUAL(RTC_COMPILATION, NVRTC_ERROR_COMPILATION);
+#endif
+
 int main(void)
 {
-	/* All was said when this was compiled. */
-	printf("cuda.h of CUDA %d.%d: ours agree\n", CUDA_VERSION / 1000,
-	       CUDA_VERSION % 1000 / 10);
+	/* A pointer, which no assertion of the compiler takes */
+	if ((uintptr_t)CU_STREAM_LEGACY != CUDA_STREAM_LEGACY)
+		return printf("CUDA_STREAM_LEGACY differs\n"), 1;
+	/* The rest was said when this was compiled. */
+	printf("CUDA %d.%d", CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+#ifdef HAVE_NVRTC
+	printf(", NVRTC");
+#endif
+	printf(": ours agree\n");
 	return 0;
 }
