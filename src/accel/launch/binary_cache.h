@@ -18,6 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* To make a binary that takes longer is worth a line of level info. */
+#define BINARY_SLOW_MS 2000
+
 struct binary_key {
 	uint8_t hash[32];
 };
