@@ -282,7 +282,7 @@ static int process_of(const char *folder)
 	int status;
 
 	if (child == 0) {
-		alarm(60);
+		alarm(120);
 		setenv("POCL_KERNEL_CACHE", "0", 1);
 		setenv("DICOMM_CACHE_DIR", folder, 1);
 		setenv("DICOMM_DEBUG", "debug", 1);
