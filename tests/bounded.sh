@@ -30,6 +30,8 @@ for name in $(env | sed -nE 's/^((DICOMM|NCCL)_[A-Z0-9_]*)=.*/\1/p'); do
 	esac
 done
 export LC_ALL=C
+# Kernels are kept in the build, not in the home of who runs the tests.
+export DICOMM_CACHE_DIR="$PWD/tests/kernel-cache"
 ulimit -c 0
 # Code generators of OpenCL give threads another stack for signals, which ASan
 # would free as its own.

@@ -109,7 +109,8 @@ struct accel_work {
 	/* Queued work still runs. */
 	void (*close)(struct accel_stream *s);
 
-	/* Load what the kernels for a type need. May wait for the device.
+	/* Load what the kernels for a type need, or know how to when they are
+	 * first needed, if that waits for no stream. May wait for the device.
 	 * Returns DICOMM_ERR_UNSUPPORTED, without a log line, if the device
 	 * cannot compute that type; the last error says why. */
 	dicomm_result_t (*prepare)(struct accel_stream *s,

@@ -46,6 +46,7 @@ enum flag {
 	SECRET = 1 << 4, /* never printed */
 	ID = 1 << 5,     /* may be a unique id, whose secret is never printed */
 	NCCL = 1 << 6,   /* NCCL has a variable of this name and meaning */
+	EMPTY = 1 << 7,  /* to be empty is a value of its own */
 };
 
 struct row {
@@ -72,6 +73,12 @@ static const char *check_pages(const char *text, int64_t number)
 {
 	(void)text;
 	return number % 4096 ? "a multiple of 4K" : NULL;
+}
+
+static const char *check_absolute(const char *text, int64_t number)
+{
+	(void)number;
+	return *text == '/' ? NULL : "a path that begins with /, or nothing";
 }
 
 static const char *check_silent(const char *text, int64_t number)
@@ -317,12 +324,15 @@ static const char *parse(const struct row *row, const char *text,
 	return NULL;
 }
 
-/* An empty variable counts as not set. */
-static const char *variable(const char *name)
+/* An empty variable counts as not set, unless the row says otherwise. */
+static const char *given(const struct row *row, const char *text)
 {
-	const char *text = name ? getenv(name) : NULL;
+	return text && (*text || (row->flags & EMPTY)) ? text : NULL;
+}
 
-	return text && *text ? text : NULL;
+static const char *variable(const struct row *row, const char *name)
+{
+	return name ? given(row, getenv(name)) : NULL;
 }
 
 /* What a row was given. text is NULL if that is nothing. */
@@ -333,19 +343,19 @@ struct setting {
 
 static struct setting setting_of(const struct row *row)
 {
-	struct setting s = {.name = row->name, .text = variable(row->name)};
+	struct setting s = {.name = row->name,
+			    .text = variable(row, row->name)};
 
 	if (s.text)
 		return s;
-	s.text = variable(row->nccl);
+	s.text = variable(row, row->nccl);
 	if (s.text) {
 		s.name = row->nccl;
 		return s;
 	}
 	s.line = config_file_line(row->name);
-	if (s.line && *s.line->text)
-		s.text = s.line->text;
-	else
+	s.text = s.line ? given(row, s.line->text) : NULL;
+	if (!s.text)
 		s.line = NULL;
 	return s;
 }

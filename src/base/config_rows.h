@@ -17,6 +17,10 @@ ROW(ALGO, STRING(""), SHARED,
 ROW(BOOTSTRAP_TIMEOUT, INT("60", 1, 86400), 0,
     "seconds for all ranks to meet; unset: 60, 600 under a launcher, no end "
     "through libnccl.so.2")
+ROW(CACHE_DIR, STRING(""), EMPTY,
+    "folder where kernels that were built for a device are kept; unset: "
+    "$XDG_CACHE_HOME/dicomm or ~/.cache/dicomm; empty: they are not kept",
+    .check = check_absolute)
 ROW(COMM_ID, STRING(""), NCCL | LIVE | ID,
     "host:port where rank 0 listens and all ranks meet, or the text of a "
     "unique id")

@@ -127,6 +127,16 @@ START_TEST(an_empty_variable_is_an_unset_one)
 }
 END_TEST
 
+/* Where empty means off */
+START_TEST(an_empty_variable_may_be_a_value)
+{
+	setenv("DICOMM_CACHE_DIR", "", 1);
+	ck_assert_str_eq(config_string(CONFIG_CACHE_DIR), "");
+	ck_assert(!config_is_default(CONFIG_CACHE_DIR));
+	ck_assert_int_eq(warnings(), 0);
+}
+END_TEST
+
 static const struct {
 	const char *text;
 	long long bytes; /* -1: refused */
@@ -206,6 +216,7 @@ static const struct {
 	{"DICOMM_DEBUG", "loud", "one of none, error, version, warn, info"},
 	{"DICOMM_RANK", "-1", "at least 0"},
 	{"DICOMM_SIZE", "0", "at least 1"},
+	{"DICOMM_CACHE_DIR", "off", "a path that begins with /"},
 	{"DICOMM_SIZE", "4294967297", "at least 1"},
 	{"DICOMM_SOCKET_FAMILY", "AF_IPX", "one of AF_INET, AF_INET6"},
 	{"DICOMM_SPIN", "-1", "at least 0"},
@@ -806,6 +817,7 @@ int main(void)
 	tcase_add_test(tcase, every_row_is_complete_and_reads_its_default_back);
 	tcase_add_test(tcase, a_variable_sets_its_row);
 	tcase_add_test(tcase, an_empty_variable_is_an_unset_one);
+	tcase_add_test(tcase, an_empty_variable_may_be_a_value);
 	tcase_add_loop_test(tcase, bytes_take_a_suffix_and_nothing_else, 0,
 			    LEN(sizes));
 	tcase_add_loop_test(tcase, bools_are_words_or_digits, 0, LEN(bools));

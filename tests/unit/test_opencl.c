@@ -2,8 +2,11 @@
 /* Each operation of the OpenCL backend, on whatever device there is (PoCL makes
  * the processor one). */
 #include <check.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sodium.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,7 @@
 
 #include "src/accel/accel.h"
 #include "src/accel/host/memory.h"
+#include "src/accel/launch/binary_cache.h"
 #include "src/accel/opencl/api.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
@@ -125,11 +129,7 @@ END_TEST
 
 /* ---- queues of the user ---- */
 
-static struct {
-#define F(name, result, parameters) result(*name) parameters;
-	OPENCL_FUNCTIONS(F)
-#undef F
-} cl;
+static struct opencl_api cl;
 
 static opencl_device device;
 
@@ -218,6 +218,145 @@ START_TEST(without_a_platform_there_are_no_devices)
 }
 END_TEST
 
+/* ---- kernels that are kept ---- */
+
+#define THREADS 3
+#define ELEMENTS 1000
+
+static char kept[] = "/tmp/dicomm.opencl.XXXXXX";
+
+static atomic_int built, taken;
+
+static void count(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)ctx;
+	built += strstr(message, "built kernel") != NULL;
+	taken += strstr(message, "read kernel") != NULL;
+}
+
+/* A stream of its own, in the context that all share */
+static void *sum_once(void *wrong)
+{
+	float a[ELEMENTS], b[ELEMENTS], sum[ELEMENTS] = {0};
+	struct accel_stream *s;
+	struct accel_event *e;
+
+	log_set_sink(count, NULL);
+	for (int i = 0; i < ELEMENTS; i++) {
+		a[i] = (float)i;
+		b[i] = 0.5f;
+	}
+	if (work->open(0, NULL, &s) || work->event_create(0, &e) ||
+	    work->reduce(s, DICOMM_FLOAT32, DICOMM_SUM, sum, a, b, ELEMENTS) ||
+	    streams_finish(s, e))
+		return wrong;
+	for (int i = 0; i < ELEMENTS; i++)
+		if (sum[i] != (float)i + 0.5f)
+			return wrong;
+	work->event_destroy(e);
+	work->close(s);
+	return NULL;
+}
+
+static bool sum_in_threads(void)
+{
+	pthread_t threads[THREADS];
+	bool right = true;
+	char wrong;
+	void *got;
+
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, sum_once, &wrong))
+			return false;
+	for (int i = 0; i < THREADS; i++)
+		right &= !pthread_join(threads[i], &got) && !got;
+	return right;
+}
+
+/* A process whose streams all need one kernel at once. Returns 10 for each time
+ * that it was built and 1 for each that it was read from the folder; 99 if
+ * sums are wrong. */
+static int process_of(const char *folder)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		alarm(120);
+		setenv("POCL_KERNEL_CACHE", "0", 1);
+		setenv("DICOMM_CACHE_DIR", folder, 1);
+		setenv("DICOMM_DEBUG", "debug", 1);
+		setenv("DICOMM_DEBUG_FILE", "/dev/null", 1);
+		streams_use(&accel_opencl);
+		work = accel_opencl.work;
+		_exit(sum_in_threads() ? 10 * built + taken : 99);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child ||
+	    !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+/* Turns the only file into one that is whole, and that no runtime takes. */
+static void keep_nonsense(void)
+{
+	static const char nonsense[] = "no program";
+	struct binary_key key;
+	DIR *d = opendir(kept);
+	struct dirent *e;
+
+	while ((e = readdir(d)))
+		if (!sodium_hex2bin(key.hash, sizeof(key.hash), e->d_name,
+				    strlen(e->d_name), NULL, NULL, NULL))
+			break;
+	closedir(d);
+	if (e)
+		binary_cache_keep(&key, nonsense, sizeof(nonsense));
+}
+
+/* One after the other, before this process has a runtime */
+static int first, second, without, nonsense, mended;
+
+static void run_processes(void)
+{
+	char command[64];
+	pid_t child;
+
+	if (!mkdtemp(kept))
+		return;
+	first = process_of(kept);
+	second = process_of(kept);
+	without = process_of("");
+	child = fork(); /* since parameters are read once */
+	if (child == 0) {
+		setenv("DICOMM_CACHE_DIR", kept, 1);
+		keep_nonsense();
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	nonsense = process_of(kept);
+	mended = process_of(kept);
+	snprintf(command, sizeof(command), "rm -rf %s", kept);
+	if (system(command))
+		mended = -1;
+}
+
+START_TEST(a_kernel_is_built_once_for_all_processes)
+{
+	ck_assert_int_eq(first, 10);
+	ck_assert_int_eq(second, 1);
+	ck_assert_int_eq(without, 10);
+}
+END_TEST
+
+START_TEST(what_the_runtime_refuses_is_built_again)
+{
+	ck_assert_int_eq(nonsense, 10);
+	ck_assert_int_eq(mended, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("opencl");
@@ -225,8 +364,10 @@ int main(void)
 	char why[256];
 
 	/* First: the runtime does not live on in the child of a fork. */
-	if (dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL))
+	if (dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL)) {
 		no_platform_status = without_platforms();
+		run_processes();
+	}
 	if (!accel_opencl.count(why, sizeof(why))) {
 		printf("skipped: %s\n", why);
 		return 77;
@@ -242,6 +383,8 @@ int main(void)
 	tcase_add_test(t, kernels_run_in_the_order_of_the_stream);
 	tcase_add_test(t, a_queue_of_the_user_is_a_stream);
 	tcase_add_test(t, an_unordered_queue_is_refused);
+	tcase_add_test(t, a_kernel_is_built_once_for_all_processes);
+	tcase_add_test(t, what_the_runtime_refuses_is_built_again);
 	tcase_add_test(t, without_a_platform_there_are_no_devices);
 	suite_add_tcase(s, t);
 	return runner_main_here(s);

@@ -21,7 +21,9 @@
  * place. It never reads a byte outside an operand.
  *
  * REDUCE_ONLY=REDUCE_F16 compiles the kernels of one type: modules that are
- * compiled when they are loaded should be small.
+ * compiled when they are loaded should be small. With REDUCE_ONE only one of
+ * these is a kernel, "#define ONE_fold_sum_f16 , KERNEL" says which: the others
+ * are functions that nothing calls, which compilers leave out.
  */
 #define REDUCE_I8 1
 #define REDUCE_I16 2
@@ -915,6 +917,14 @@ INLINE struct range range_of(struct items it, u64 threads)
 
 /* ---- kernels ---- */
 
+#ifdef REDUCE_ONE
+#define SECOND(first, second, ...) second
+#define CHOOSE(...) SECOND(__VA_ARGS__)
+#define KERNEL_OF(name) CHOOSE(ONE_##name, INLINE void, ) name
+#else
+#define KERNEL_OF(name) KERNEL name
+#endif
+
 /*
  * dst[i] = a[i] op b[i]. Four vectors of each operand are in flight at a time,
  * to keep the memory busy. The computation is written once, in a loop:
@@ -922,7 +932,7 @@ INLINE struct range range_of(struct items it, u64 threads)
  * and does not fit into the instruction cache.
  */
 #define REDUCE(op, bytes)                                                    \
-	KERNEL reduce_##op(GLOBAL u8 *dst, GLOBAL const u8 *a,               \
+	KERNEL_OF(reduce_##op)(GLOBAL u8 *dst, GLOBAL const u8 *a,           \
 			   GLOBAL const u8 *b, u64 n, u64 threads)           \
 	{                                                                    \
 		const u32 skew_a = skew_of(a, dst), skew_b = skew_of(b, dst); \
@@ -976,7 +986,7 @@ INLINE struct range range_of(struct items it, u64 threads)
  * s0 again. Four vectors are read at a time.
  */
 #define FOLD(op, bytes, acc_t, first, next, last)                            \
-	KERNEL fold_##op(GLOBAL u8 *dst, GLOBAL const u8 *s0,                \
+	KERNEL_OF(fold_##op)(GLOBAL u8 *dst, GLOBAL const u8 *s0,            \
 			 GLOBAL const u8 *s1, GLOBAL const u8 *s2,           \
 			 GLOBAL const u8 *s3, GLOBAL const u8 *s4,           \
 			 GLOBAL const u8 *s5, GLOBAL const u8 *s6,           \
@@ -1035,7 +1045,7 @@ INLINE struct range range_of(struct items it, u64 threads)
 /* dst[i] = a[i] op scalar. The scalar lies at scalar_at in device memory, or,
  * if that is NULL, its bits are given. */
 #define SCALAR(name, op, bytes, spread)                                      \
-	KERNEL name(GLOBAL u8 *dst, GLOBAL const u8 *a,                      \
+	KERNEL_OF(name)(GLOBAL u8 *dst, GLOBAL const u8 *a,                  \
 		    GLOBAL const u8 *scalar_at, u64 scalar, u64 n,           \
 		    u64 threads)                                             \
 	{                                                                    \

@@ -6,8 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "src/accel/launch/binary_cache.h"
 #include "src/accel/launch/image.h"
+#include "src/base/clock.h"
+#include "src/base/log.h"
+
+#define MOST_OPTIONS 4
 
 /* Newest first */
 static const struct {
@@ -30,6 +36,19 @@ static void *symbol(void *lib, const char *prefix, const char *rest)
 	return dlsym(lib, name);
 }
 
+/* Compilers of one soname differ in what they make. */
+static void identify(struct rtc *r)
+{
+	struct stat st;
+	Dl_info info;
+
+	if (dladdr((void *)(uintptr_t)r->compile, &info) && info.dli_fname &&
+	    !stat(info.dli_fname, &st))
+		snprintf(r->build, sizeof(r->build), "%lld %lld.%09ld",
+			 (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+			 st.st_mtim.tv_nsec);
+}
+
 static bool load(struct rtc *r, void *lib, const char *prefix, const char *name,
 		 char *why, size_t len)
 {
@@ -48,6 +67,7 @@ static bool load(struct rtc *r, void *lib, const char *prefix, const char *name,
 	}
 	RTC_FUNCTIONS(F)
 #undef F
+	identify(r);
 #define F(function, whole, parameters) \
 	*(void **)&r->function = dlsym(lib, #whole);
 	RTC_CUDA_RESULTS(F)
@@ -110,17 +130,16 @@ static void explain(const struct rtc *r, rtc_program program, rtc_result error,
 }
 
 /* Compile the source. options ends with NULL; size() and get() fetch the kind
- * of result that the caller wants. Returns memory that the caller frees, or
- * NULL with the reason in why. */
+ * of result that the caller wants, of *bytes. Returns memory that the caller
+ * frees, or NULL with the reason in why. */
 static void *compile(const struct rtc *r, const char *const *options,
 		     rtc_result (*size)(rtc_program, size_t *),
-		     rtc_result (*get)(rtc_program, char *), char *why,
-		     size_t len)
+		     rtc_result (*get)(rtc_program, char *), size_t *bytes,
+		     char *why, size_t len)
 {
 	const struct image *source = image_find("source");
 	rtc_program program = NULL;
 	char *code = NULL;
-	size_t bytes = 0;
 	rtc_result error;
 	int n = 0;
 
@@ -139,9 +158,9 @@ static void *compile(const struct rtc *r, const char *const *options,
 	}
 	error = r->compile(program, n, options);
 	if (!error)
-		error = size(program, &bytes);
+		error = size(program, bytes);
 	if (!error)
-		code = malloc(bytes + 1);
+		code = malloc(*bytes + 1);
 	if (code)
 		error = get(program, code);
 	if (error || !code) {
@@ -150,6 +169,36 @@ static void *compile(const struct rtc *r, const char *const *options,
 		code = NULL;
 	}
 	r->destroy(&program);
+	return code;
+}
+
+/* As compile(), but what an earlier process has made with the same options is
+ * taken from disk. They must name the architecture. */
+static void *compile_once(const struct rtc *r, const char *const *options,
+			  rtc_result (*size)(rtc_program, size_t *),
+			  rtc_result (*get)(rtc_program, char *), char *why,
+			  size_t len)
+{
+	const char *parts[MOST_OPTIONS + 3] = {
+		r->name, r->build, (const char *)image_find("source")->data};
+	uint64_t began = clock_ms();
+	struct binary_key key;
+	size_t bytes = 0;
+	int n = 3;
+	void *code;
+
+	for (int i = 0; options[i]; i++)
+		parts[n++] = options[i];
+	binary_cache_key(&key, parts, (size_t)n);
+	code = r->build[0] ? binary_cache_load(&key, &bytes) : NULL;
+	if (code)
+		return code;
+	code = compile(r, options, size, get, &bytes, why, len);
+	if (code && r->build[0])
+		binary_cache_keep(&key, code, bytes);
+	if (clock_ms() - began > BINARY_SLOW_MS)
+		log_info("%s: compiled kernels (%s) in %.1f s", r->name,
+			 options[1], (double)(clock_ms() - began) / 1e3);
 	return code;
 }
 
@@ -164,15 +213,18 @@ void *rtc_cuda(const struct rtc *r, enum launch_module module, int arch,
 	snprintf(for_arch, sizeof(for_arch), "--gpu-architecture=%s_%d",
 		 text ? "compute" : "sm", arch);
 	snprintf(only, sizeof(only), "-DREDUCE_ONLY=%d", (int)module + 1);
-	return text ? compile(r, options, r->text_size, r->text, why, len)
-		    : compile(r, options, r->binary_size, r->binary, why, len);
+	return text ? compile_once(r, options, r->text_size, r->text, why, len)
+		    : compile_once(r, options, r->binary_size, r->binary, why,
+				   len);
 }
 
 void *rtc_hip(const struct rtc *r, char *why, size_t len)
 {
 	const char *const options[] = {"-O3", "-ffp-contract=off", NULL};
+	size_t bytes = 0;
 
-	return compile(r, options, r->object_size, r->object, why, len);
+	/* Not kept: the options do not say what HIP's current device is. */
+	return compile(r, options, r->object_size, r->object, &bytes, why, len);
 }
 
 int rtc_newest(const struct rtc *r, int arch)

@@ -27,19 +27,26 @@ enum {
 	OPENCL_INVALID_KERNEL_NAME = -46,
 	OPENCL_PLATFORM_NOT_FOUND = -1001, /* cl_khr_icd */
 
+	OPENCL_PLATFORM_VERSION = 0x0901,
 	OPENCL_PLATFORM_NAME = 0x0902,
 	OPENCL_PLATFORM_VENDOR = 0x0903,
 	OPENCL_DEVICE_TYPE = 0x1000,
 	OPENCL_DEVICE_MAX_COMPUTE_UNITS = 0x1002,
 	OPENCL_DEVICE_SINGLE_FP_CONFIG = 0x101b,
+	OPENCL_DEVICE_COMPILER_AVAILABLE = 0x1028,
 	OPENCL_DEVICE_NAME = 0x102b,
 	OPENCL_DEVICE_VENDOR = 0x102c,
+	OPENCL_DRIVER_VERSION = 0x102d,
 	OPENCL_DEVICE_VERSION = 0x102f,
+	OPENCL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
 	OPENCL_DEVICE_SVM_CAPABILITIES = 0x1053,
 	OPENCL_QUEUE_CONTEXT = 0x1090,
 	OPENCL_QUEUE_DEVICE = 0x1091,
 	OPENCL_QUEUE_PROPERTIES = 0x1093,
 	OPENCL_CONTEXT_PLATFORM = 0x1084,
+	OPENCL_PROGRAM_NUM_DEVICES = 0x1162,
+	OPENCL_PROGRAM_BINARY_SIZES = 0x1165,
+	OPENCL_PROGRAM_BINARIES = 0x1166,
 	OPENCL_PROGRAM_BUILD_LOG = 0x1183,
 	OPENCL_EVENT_COMMAND_EXECUTION_STATUS = 0x11d3,
 	OPENCL_COMPLETE = 0,
@@ -80,9 +87,14 @@ enum {
 	F(clCreateProgramWithSource, opencl_program,                           \
 	  (opencl_context, uint32_t, const char **, const size_t *,            \
 	   int32_t *))                                                         \
+	F(clCreateProgramWithBinary, opencl_program,                           \
+	  (opencl_context, uint32_t, const opencl_device *, const size_t *,    \
+	   const unsigned char **, int32_t *, int32_t *))                      \
 	F(clBuildProgram, int32_t,                                             \
 	  (opencl_program, uint32_t, const opencl_device *, const char *,      \
 	   void (*)(opencl_program, void *), void *))                          \
+	F(clGetProgramInfo, int32_t,                                           \
+	  (opencl_program, uint32_t, size_t, void *, size_t *))                \
 	F(clGetProgramBuildInfo, int32_t,                                      \
 	  (opencl_program, opencl_device, uint32_t, size_t, void *, size_t *)) \
 	F(clReleaseProgram, int32_t, (opencl_program))                         \
@@ -110,5 +122,11 @@ enum {
 	  (opencl_event, uint32_t, size_t, void *, size_t *))                  \
 	F(clReleaseEvent, int32_t, (opencl_event))                             \
 	F(clFlush, int32_t, (opencl_queue))
+
+struct opencl_api {
+#define F(name, result, parameters) result(*name) parameters;
+	OPENCL_FUNCTIONS(F)
+#undef F
+};
 
 #endif

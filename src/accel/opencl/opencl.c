@@ -8,8 +8,8 @@
  * cl_command_queue. A stream wait holds it by a user event.
  *
  * A queue belongs to a context of the user, and kernels that run in it must
- * belong to the same context. So each context gets programs of its own,
- * compiled from the source.
+ * belong to the same context. So each context gets programs of its own, when a
+ * reduction first needs them.
  */
 #include "src/accel/accel.h"
 
@@ -20,11 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/opencl/api.h"
+#include "src/accel/opencl/error.h"
+#include "src/accel/opencl/program.h"
+#include "src/base/fork.h"
 #include "src/base/library.h"
 #include "src/base/log.h"
+#include "src/base/type.h"
 
 #define MAX_PLATFORMS 16
 #define MAX_DEVICES 64
@@ -35,16 +38,19 @@
 
 extern const struct accel accel_host;
 
-static struct functions {
-#define F(name, result, parameters) result(*name) parameters;
-	OPENCL_FUNCTIONS(F)
-#undef F
-} cl;
+static struct opencl_api cl;
+
+/* The program of one kernel */
+struct program {
+	char kernel[sizeof(((struct launch *)0)->kernel)];
+	opencl_program handle;
+	struct program *next;
+};
 
 struct context {
 	opencl_context handle;
 	int index, users;
-	opencl_program programs[LAUNCH_MODULES];
+	struct program *programs; /* guarded by `making` */
 	struct context *next;
 };
 
@@ -66,6 +72,10 @@ static char none_why[256];
 /* Guards contexts, and what devices create when first needed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct context *contexts;
+
+/* Held while a program is made, which may take seconds: streams that need the
+ * same one at once make it once. Who has it takes no other of these locks. */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 struct kernel {
 	char name[sizeof(((struct launch *)0)->kernel)];
@@ -100,62 +110,10 @@ struct accel_stream_wait {
 
 /* ---- what there is ---- */
 
-static const char *error_text(int32_t error)
-{
-	static const struct {
-		int32_t error;
-		const char *text;
-	} texts[] = {
-		{-1, "device not found"},
-		{-2, "device not available"},
-		{-3, "compiler not available"},
-		{-4, "no memory for an object on the device"},
-		{-5, "out of resources"},
-		{-6, "out of host memory"},
-		{-11, "program does not build"},
-		{-14, "an event in the wait list failed"},
-		{-30, "invalid value"},
-		{-33, "invalid device"},
-		{-34, "invalid context"},
-		{-36, "invalid command queue"},
-		{-46, "invalid kernel name"},
-		{-48, "invalid kernel"},
-		{-49, "invalid argument index"},
-		{-50, "invalid argument value"},
-		{-51, "invalid argument size"},
-		{-52, "invalid kernel arguments"},
-		{-54, "invalid work-group size"},
-		{-55, "invalid work-item size"},
-		{-57, "invalid event wait list"},
-		{-58, "invalid event"},
-		{-59, "invalid operation"},
-		{-1001, "no platform"},
-	};
-
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
-		if (texts[i].error == error)
-			return texts[i].text;
-	return "unknown error";
-}
-
-static dicomm_result_t status_of(int32_t error)
-{
-	if (error == OPENCL_SUCCESS)
-		return DICOMM_SUCCESS;
-	return error == OPENCL_OUT_OF_HOST_MEMORY ||
-			       error == OPENCL_OUT_OF_RESOURCES
-		       ? DICOMM_ERR_NO_MEMORY
-		       : DICOMM_ERR_DEVICE;
-}
-
-#define FAIL_CL(error, index, what)                                   \
-	FAIL(status_of(error), "opencl:%d: %s: %s (%d)", index, what, \
-	     error_text(error), error)
-
 static bool load(void)
 {
 	static const struct library_function functions[] = {
-#define F(name, result, parameters) LIBRARY_FUNCTION(struct functions, name)
+#define F(name, result, parameters) LIBRARY_FUNCTION(struct opencl_api, name)
 		OPENCL_FUNCTIONS(F)
 #undef F
 			LIBRARY_END};
@@ -199,6 +157,8 @@ static const char *unusable(opencl_platform platform, opencl_device device)
 	if ((device_bits(device, OPENCL_DEVICE_SINGLE_FP_CONFIG) & floats) !=
 	    floats)
 		return "does not compute float32 as IEEE 754 says";
+	if (!device_bits(device, OPENCL_DEVICE_COMPILER_AVAILABLE))
+		return "has no compiler";
 	return NULL;
 }
 
@@ -231,6 +191,14 @@ static void consider(opencl_platform platform, opencl_device handle)
 	ndevices++;
 }
 
+/* In the child of a fork. Lists are whole at any moment: one store changes
+ * them. */
+static void reset_locks(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&making, NULL);
+}
+
 static void setup(void)
 {
 	opencl_platform platforms[MAX_PLATFORMS];
@@ -238,6 +206,7 @@ static void setup(void)
 	uint32_t nplatforms = 0, n;
 	int32_t error;
 
+	fork_add(FORK_OPENCL, reset_locks);
 	if (!load())
 		return;
 	error = cl.clGetPlatformIDs(MAX_PLATFORMS, platforms, &nplatforms);
@@ -431,59 +400,67 @@ static dicomm_result_t context_get(opencl_context handle, int index,
 static void context_put(struct context *c)
 {
 	struct context **at = &contexts;
+	struct program *p;
 
 	if (--c->users)
 		return;
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
-	for (int m = 0; m < LAUNCH_MODULES; m++)
-		if (c->programs[m])
-			cl.clReleaseProgram(c->programs[m]);
+	while ((p = c->programs)) {
+		c->programs = p->next;
+		cl.clReleaseProgram(p->handle);
+		free(p);
+	}
 	cl.clReleaseContext(c->handle);
 	free(c);
 }
 
-static dicomm_result_t build_failed(struct context *c, opencl_program program,
-				    enum launch_module module, int32_t error)
+/* The caller holds `making`. */
+static dicomm_result_t program_new(struct context *c, const struct launch *l,
+				   struct program **out)
 {
-	char log[1024] = "";
+	const struct device *d = &devices[c->index];
+	const struct program_place at = {.cl = &cl,
+					 .platform = d->platform,
+					 .device = d->handle,
+					 .context = c->handle,
+					 .index = c->index,
+					 .cpu = d->cpu};
+	struct program *p = calloc(1, sizeof(*p));
+	dicomm_result_t status;
 
-	cl.clGetProgramBuildInfo(program, devices[c->index].handle,
-				 OPENCL_PROGRAM_BUILD_LOG, sizeof(log) - 1, log,
-				 NULL);
-	cl.clReleaseProgram(program);
-	return FAIL(DICOMM_ERR_DEVICE, "opencl:%d: kernels of %s: %s (%d): %s",
-		    c->index, launch_module_name(module), error_text(error),
-		    error, log);
+	if (!p)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "opencl:%d: out of memory",
+			    c->index);
+	status = program_make(&at, l, &p->handle);
+	if (status != DICOMM_SUCCESS) {
+		free(p);
+		return status;
+	}
+	memcpy(p->kernel, l->kernel, sizeof(p->kernel));
+	p->next = c->programs;
+	c->programs = p;
+	*out = p;
+	return DICOMM_SUCCESS;
 }
 
-/* The caller holds the lock, so that two streams do not compile the
- * same module. */
-static dicomm_result_t program_build(struct context *c,
-				     enum launch_module module)
+static dicomm_result_t program_get(struct context *c, const struct launch *l,
+				   opencl_program *handle)
 {
-	const struct image *source = image_find("source");
-	const char *text = (const char *)source->data;
-	size_t len = (size_t)(source->end - source->data);
-	struct device *d = &devices[c->index];
-	opencl_program program;
-	char options[128];
-	int32_t error;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	struct program *p;
 
-	if (c->programs[module])
-		return DICOMM_SUCCESS;
-	snprintf(options, sizeof(options), "-cl-std=CL1.2 -DREDUCE_ONLY=%d%s",
-		 module + 1, d->cpu ? " -DREDUCE_BLOCKED" : "");
-	program =
-		cl.clCreateProgramWithSource(c->handle, 1, &text, &len, &error);
-	if (!program)
-		return FAIL_CL(error, c->index, "clCreateProgramWithSource");
-	error = cl.clBuildProgram(program, 1, &d->handle, options, NULL, NULL);
-	if (error)
-		return build_failed(c, program, module, error);
-	c->programs[module] = program;
-	return DICOMM_SUCCESS;
+	pthread_mutex_lock(&making);
+	for (p = c->programs; p; p = p->next)
+		if (!strcmp(p->kernel, l->kernel))
+			break;
+	if (!p)
+		status = program_new(c, l, &p);
+	if (status == DICOMM_SUCCESS)
+		*handle = p->handle;
+	pthread_mutex_unlock(&making);
+	return status;
 }
 
 /* ---- streams ---- */
@@ -827,22 +804,14 @@ static dicomm_result_t opencl_copy(struct accel_stream *s, void *dst,
 		      "clEnqueueSVMMemcpy");
 }
 
-static dicomm_result_t kernel_get(struct accel_stream *s,
-				  const struct launch *l, opencl_kernel *handle)
+static dicomm_result_t kernel_new(struct accel_stream *s,
+				  const struct launch *l, struct kernel **out)
 {
-	opencl_program program = s->context->programs[l->module];
+	opencl_program program;
 	struct kernel *k;
 	int32_t error;
 
-	for (k = s->kernels; k; k = k->next)
-		if (!strcmp(k->name, l->kernel)) {
-			*handle = k->handle;
-			return DICOMM_SUCCESS;
-		}
-	if (!program)
-		return FAIL(DICOMM_ERR_INTERNAL,
-			    "opencl:%d: kernel %s was not prepared",
-			    s->context->index, l->kernel);
+	TRY(program_get(s->context, l, &program));
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "opencl:%d: out of memory",
@@ -850,40 +819,40 @@ static dicomm_result_t kernel_get(struct accel_stream *s,
 	k->handle = cl.clCreateKernel(program, l->kernel, &error);
 	if (!k->handle) {
 		free(k);
-		if (error == OPENCL_INVALID_KERNEL_NAME) {
-			log_set_last_error("its runtime compiles none");
-			return DICOMM_ERR_UNSUPPORTED;
-		}
-		return FAIL_CL(error, s->context->index, "clCreateKernel");
+		return FAIL_CL(error, s->context->index, l->kernel);
 	}
 	memcpy(k->name, l->kernel, sizeof(k->name));
 	k->next = s->kernels;
 	s->kernels = k;
+	*out = k;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t kernel_get(struct accel_stream *s,
+				  const struct launch *l, opencl_kernel *handle)
+{
+	struct kernel *k = s->kernels;
+
+	while (k && strcmp(k->name, l->kernel) != 0)
+		k = k->next;
+	if (!k)
+		TRY(kernel_new(s, l, &k));
 	*handle = k->handle;
 	return DICOMM_SUCCESS;
 }
 
-/* The program has no kernels of a type that the device lacks; kernel_get()
- * finds out. */
+/* Kernels are made when they are first needed. To make one waits for no
+ * queue. */
 static dicomm_result_t opencl_prepare(struct accel_stream *s,
 				      dicomm_datatype_t type)
 {
-	const dicomm_redop_t ops[] = {DICOMM_SUM, DICOMM_BXOR};
-	dicomm_result_t status = DICOMM_SUCCESS;
-	opencl_kernel kernel;
-	struct launch l;
+	opencl_device device = devices[s->context->index].handle;
 
-	/* Bitwise operators are in another module, that of 8-bit integers. */
-	for (int i = 0; i < 2 && status == DICOMM_SUCCESS; i++) {
-		if (!launch_reduce(&l, type, ops[i], 0, 0, 0, 1))
-			continue;
-		pthread_mutex_lock(&lock);
-		status = program_build(s->context, l.module);
-		pthread_mutex_unlock(&lock);
-		if (status == DICOMM_SUCCESS)
-			status = kernel_get(s, &l, &kernel);
-	}
-	return status;
+	if (type_plain(type, &(size_t){1}) != DICOMM_FLOAT64 ||
+	    device_bits(device, OPENCL_DEVICE_DOUBLE_FP_CONFIG))
+		return DICOMM_SUCCESS;
+	log_set_last_error("its runtime compiles none");
+	return DICOMM_ERR_UNSUPPORTED;
 }
 
 static dicomm_result_t launch_start(struct accel_stream *s, struct launch *l)
