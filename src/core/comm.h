@@ -286,6 +286,11 @@ struct dicomm_comm {
 	 * that file. */
 	struct dicomm_comm *other;
 	bool served, listed;
+	/* In the list of job_info.c, under its lock; link is NULL: not */
+	struct {
+		struct dicomm_comm *next, **link;
+		bool told;
+	} in_job;
 
 	/* For those who ask what this rank does. Whoever has the data path
 	 * writes both; under_way: operations that the engine has begun and not
