@@ -19,6 +19,8 @@
 #include "perftest/base/size.h"
 #include "perftest/doctor/doctor.h"
 #include "perftest/doctor/peer.h"
+#include "perftest/job/ask.h"
+#include "perftest/job/job.h"
 
 #define EXIT_USAGE 6
 #define EXIT_LIBRARY 3
@@ -28,12 +30,13 @@
 #define DOCTOR_RANKS 64
 
 /* What the user asks for. If no part is named: all parts, except the help of
- * the parameters; --doctor is none of them. */
+ * the parameters; --doctor and --job are none of them. */
 struct request {
 	int version, devices, transports, network, paths, machine, config, dot,
 		json;
-	int doctor;
+	int doctor, job;
 	char *peer;     /* of --doctor; owned */
+	char *pid;      /* of --job; owned */
 	char *root;     /* owned */
 	char *topology; /* file; owned */
 	char *explain;  /* operation; owned */
@@ -44,24 +47,6 @@ struct request {
 static const char *or_none(const char *text)
 {
 	return text && text[0] ? text : "";
-}
-
-/* Makes a JSON string of any bytes, such as a variable may contain; JSON allows
- * UTF-8 only. */
-static json_t *string_of(const char *bytes)
-{
-	json_t *string = json_string(bytes);
-	char *clean;
-
-	if (string)
-		return string;
-	clean = strdup(bytes);
-	for (char *c = clean; c && *c; c++)
-		if (*c & 0x80)
-			*c = '?';
-	string = clean ? json_string(clean) : NULL;
-	free(clean);
-	return string;
 }
 
 /* The file of the library that runs here: there may be several on a machine. */
@@ -96,8 +81,8 @@ static int show_version(json_t *json)
 				    json_integer(version));
 		json_object_set_new(json, "header_code",
 				    json_integer(DICOMM_VERSION));
-		json_object_set_new(json, "library", string_of(path));
-		json_object_set_new(json, "host", string_of(system.nodename));
+		json_object_set_new(json, "library", ask_string(path));
+		json_object_set_new(json, "host", ask_string(system.nodename));
 		json_object_set_new(json, "kernel",
 				    json_string(system.release));
 		return 0;
@@ -192,8 +177,9 @@ static int show_network(json_t *json)
 	if (json)
 		json_object_set_new(json, "network",
 				    json_pack("{s:o, s:s, s:s}", "interface",
-					      string_of(n.interface), "address",
-					      n.address, "reason", n.reason));
+					      ask_string(n.interface),
+					      "address", n.address, "reason",
+					      n.reason));
 	else
 		printf("network    %-10s %s%s%s\n",
 		       n.interface[0] ? n.interface : "none", n.address,
@@ -354,7 +340,7 @@ static int show_config(json_t *json, bool with_help)
 				json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}",
 					  "name", p.name, "type", p.type,
 					  "default", or_none(p.default_value),
-					  "value", string_of(or_none(p.value)),
+					  "value", ask_string(or_none(p.value)),
 					  "origin", p.origin, "help", p.help));
 			continue;
 		}
@@ -438,7 +424,7 @@ static int show(const struct request *r, json_t *json)
 {
 	bool all = !(r->version || r->devices || r->transports || r->network ||
 		     r->paths || r->machine || r->config || r->explain ||
-		     r->topology || r->dot || r->doctor);
+		     r->topology || r->dot || r->doctor || r->job);
 	int status = 0;
 
 	if (all || r->version)
@@ -455,6 +441,8 @@ static int show(const struct request *r, json_t *json)
 		status |= show_machine(json);
 	if (all || r->config)
 		status |= show_config(json, r->config);
+	if (r->job && !job_show(r->pid, json))
+		status = -1;
 	if (r->explain)
 		status |= show_explain(r, json);
 	if (r->topology || r->dot)
@@ -485,9 +473,14 @@ static int check(struct request *r, const char *bytes)
 			"dicomm-info: --doctor %s: not HOST:PORT, "
 			"[ADDRESS]:PORT or :PORT\n",
 			r->peer);
+	else if (r->job && r->doctor)
+		fprintf(stderr, "dicomm-info: --job: not with --doctor\n");
+	else if (r->pid && !job_is_pid(r->pid))
+		fprintf(stderr, "dicomm-info: --job %s: not a process number\n",
+			r->pid);
 	else if (r->dot && (r->version || r->devices || r->transports ||
 			    r->network || r->paths || r->machine || r->config ||
-			    r->explain || r->doctor || r->json))
+			    r->explain || r->doctor || r->job || r->json))
 		fprintf(stderr, "dicomm-info: --dot: alone, or with --topo\n");
 	else
 		return 0;
@@ -531,6 +524,10 @@ static int parse(struct request *r, int argc, const char **argv)
 		 "HOST:PORT behind it, the path to the doctor that listens "
 		 "there; with :PORT, listen there for one",
 		 NULL},
+		{"job", '\0', POPT_ARG_NONE, &r->job, 0,
+		 "what the ranks of this user on this machine do, and which "
+		 "one holds up the others; with PID behind it, of that process",
+		 NULL},
 		{"root", '\0', POPT_ARG_STRING, &r->root, 0,
 		 "with --doctor: read /proc, /sys, /dev and /usr below FOLDER",
 		 "FOLDER"},
@@ -549,8 +546,8 @@ static int parse(struct request *r, int argc, const char **argv)
 	const char *extra = poptGetArg(context);
 	int status = 0;
 
-	if (r->doctor && extra) {
-		r->peer = strdup(extra);
+	if ((r->doctor || r->job) && extra) {
+		*(r->job ? &r->pid : &r->peer) = strdup(extra);
 		extra = poptGetArg(context);
 	}
 
@@ -602,6 +599,7 @@ free_request:
 	free(request.explain);
 	free(request.topology);
 	free(request.peer);
+	free(request.pid);
 	free(request.root);
 	return status;
 }

@@ -110,19 +110,6 @@ dicomm_result_t dicomm_comm_device(dicomm_comm_t comm, const char **device)
 	return DICOMM_SUCCESS;
 }
 
-/* Each counter as it is at some moment: the thread in the data path may add to
- * them meanwhile, by plain stores. They are whole words, so none is torn. */
-__attribute__((no_sanitize("thread"))) static void
-read_counters(const dicomm_stats_t *from, dicomm_stats_t *to)
-{
-	const volatile uint64_t *counters = (const void *)from;
-	uint64_t *copy = (void *)to;
-
-	_Static_assert(sizeof(*from) % sizeof(*copy) == 0, "words alone");
-	for (size_t i = 0; i < sizeof(*from) / sizeof(*copy); i++)
-		copy[i] = counters[i];
-}
-
 dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 {
 	dicomm_stats_t s;
@@ -134,7 +121,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_stats: size %zu: not sizeof(dicomm_stats_t)",
 			    size);
-	read_counters(&comm->stats, &s);
+	comm_counters(comm, &s);
 	s.size = size;
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
 	s.memory_bytes += comm->scratch.bytes +

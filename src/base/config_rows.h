@@ -85,6 +85,9 @@ ROW(IB_SL, INT("0", 0, 15), NCCL, "InfiniBand service level")
 ROW(IB_TC, INT("0", 0, 255), NCCL, "traffic class of RDMA packets")
 ROW(IB_TIMEOUT, INT("18", 1, 31), NCCL,
     "a NIC waits 4.096 us times 2 to this power for an answer")
+ROW(JOB_INFO, BOOL("1"), 0,
+    "tell other processes of this user on this machine what this one does, for "
+    "dicomm-info --job")
 ROW(NCCL_VERSION, STRING("2.30.7"), 0,
     "version of NCCL that libdicomm's libnccl.so.2 says it is, as 2.27.5")
 ROW(PORT_RANGE, STRING(""), PROTECTS,

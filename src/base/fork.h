@@ -28,6 +28,8 @@ enum fork_place {
 	/* Its owner learns the interface and reads parameters. Its log lines
 	 * wait until it has released the lock. */
 	FORK_CONTROL,
+	/* Its owner looks at communicators, or at the list of them. */
+	FORK_JOB_INFO,
 	/* Their owners take no other, only copy or search a list. */
 	FORK_INTERFACE,
 	FORK_ID_NAMES,

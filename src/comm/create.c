@@ -11,6 +11,7 @@
 #include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/boot/store/launcher.h"
+#include "src/comm/job_info.h"
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
@@ -161,6 +162,7 @@ void comm_free(struct dicomm_comm *comm)
 {
 	if (!comm)
 		return;
+	job_info_remove(comm);
 	cross_progress_remove(comm);
 	if (comm->control)
 		control_close(comm->control);
@@ -247,6 +249,7 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 		goto fail;
 	}
 	comm->magic = COMM_MAGIC;
+	job_info_add(comm);
 	*out = comm;
 	return DICOMM_SUCCESS;
 

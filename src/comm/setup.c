@@ -14,6 +14,7 @@
 #include "src/base/auth.h"
 #include "src/boot/control/id.h"
 #include "src/boot/net/sock.h"
+#include "src/comm/job_info.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
 #include "src/message/channel.h"
@@ -684,6 +685,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	struct reasons reasons = {.len = 0};
 	bool far;
 
+	job_info_open();
 	TRY(join(comm, id, come_ms));
 	met = clock_ns();
 	TRY(open_transports(comm, LOCAL, &reasons));

@@ -157,17 +157,51 @@ bool call_odd_count(const struct call *call, int ranks, uint64_t counts,
 	return false;
 }
 
+enum coll call_logged_coll(uint64_t what)
+{
+	return (enum coll)(what & 31);
+}
+
+void call_logged_text(uint64_t what, uint64_t count, char *out, size_t len)
+{
+	int op = what >> 10 & 31;
+
+	text(call_logged_coll(what), count, (int)(what >> 5 & 31),
+	     op == CREATED ? 0x100 : op, (int)(what >> 15 & 0x1ffff), out, len);
+}
+
+uint64_t call_logged_bytes(uint64_t what, uint64_t count)
+{
+	enum coll coll = call_logged_coll(what);
+
+	if (coll == COLL_BARRIER || coll_has_counts(coll))
+		return 0;
+	return count * type_bytes((dicomm_datatype_t)(what >> 5 & 31));
+}
+
 bool call_log_find(const struct call_log *log, uint64_t number,
 		   uint32_t *signature, char *out, size_t len)
 {
 	uint64_t what, count;
-	int op;
 
 	if (!read_record(log, number, &what, &count))
 		return false;
 	*signature = (uint32_t)(what >> 32);
-	op = what >> 10 & 31;
-	text((enum coll)(what & 31), count, (int)(what >> 5 & 31),
-	     op == CREATED ? 0x100 : op, (int)(what >> 15 & 0x1ffff), out, len);
+	call_logged_text(what, count, out, len);
 	return true;
+}
+
+uint64_t call_log_latest(const struct call_log *log, uint64_t *what,
+			 uint64_t *count)
+{
+	uint64_t latest = 0, number;
+
+	for (int i = 0; i < CALL_LOG_ENTRIES; i++) {
+		number = atomic_load_explicit(&log->records[i].number,
+					      memory_order_relaxed);
+		if (number > latest)
+			latest = number;
+	}
+	/* It may be replaced meanwhile, by one that is 64 calls later. */
+	return read_record(log, latest, what, count) ? latest : 0;
 }

@@ -140,6 +140,15 @@ static inline void call_log_add(struct call_log *log, uint64_t number,
 }
 bool call_log_find(const struct call_log *log, uint64_t number,
 		   uint32_t *signature, char *text, size_t len);
+/* Returns the number of the latest call, its other fields as they were logged;
+ * 0: there is none. Not for logs of pairs of ranks. */
+uint64_t call_log_latest(const struct call_log *log, uint64_t *what,
+			 uint64_t *count);
+/* A call as it was logged: its text, its collective, the bytes of one block (0
+ * if each rank has a count). */
+void call_logged_text(uint64_t what, uint64_t count, char *text, size_t len);
+enum coll call_logged_coll(uint64_t what);
+uint64_t call_logged_bytes(uint64_t what, uint64_t count);
 /* Returns true if that call is logged, and has a count for each rank. */
 bool call_log_counts(const struct call_log *log, uint64_t number,
 		     uint64_t *counts);

@@ -145,6 +145,19 @@ void comm_set_links(struct dicomm_comm *comm, struct links *links)
 	memset(comm->prepared.cache, 0, sizeof(comm->prepared.cache));
 }
 
+/* The thread in the data path may add to the counters meanwhile, by plain
+ * stores. They are whole words, so none is torn. */
+__attribute__((no_sanitize("thread"))) void
+comm_counters(const struct dicomm_comm *comm, dicomm_stats_t *counters)
+{
+	const volatile uint64_t *from = (const void *)&comm->stats;
+	uint64_t *to = (void *)counters;
+
+	_Static_assert(sizeof(*counters) % sizeof(*to) == 0, "words alone");
+	for (size_t i = 0; i < sizeof(*counters) / sizeof(*to); i++)
+		to[i] = from[i];
+}
+
 /* ---- transports ---- */
 
 const char *comm_transports(const struct dicomm_comm *comm)

@@ -82,6 +82,14 @@ struct call_logs {
 	struct call_log *send, *recv; /* [ranks]; by call_pair_number() */
 };
 
+/* The latest wait of this rank for another one, until then, and in which call;
+ * see wait_chain.h. The control thread reads it. */
+struct awaited {
+	_Atomic int peer;
+	_Atomic uint64_t since_ms, until_ms;
+	_Atomic uint64_t number, what, count;
+};
+
 /* A registration made by dicomm_comm_register(). The user's handle is a number
  * that no other registration of this process has or had. */
 struct registration {
@@ -264,12 +272,6 @@ struct dicomm_comm {
 	struct registrations registered;
 
 	struct call_logs logs;
-	/* The latest wait of this rank for another one, until then; see
-	 * wait_chain.h. The control thread reads it. */
-	struct {
-		_Atomic int peer;
-		_Atomic uint64_t since_ms, until_ms;
-	} awaited;
 	dicomm_stats_t stats;
 
 	/* A helper thread may run initialization, split and finalization. */
@@ -284,6 +286,17 @@ struct dicomm_comm {
 	 * that file. */
 	struct dicomm_comm *other;
 	bool served, listed;
+	/* In the list of job_info.c, under its lock; link is NULL: not */
+	struct {
+		struct dicomm_comm *next, **link;
+		bool told;
+	} in_job;
+
+	/* For those who ask what this rank does. Whoever has the data path
+	 * writes both; under_way: operations that the engine has begun and not
+	 * ended. */
+	struct awaited awaited;
+	_Atomic unsigned under_way;
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
@@ -311,6 +324,9 @@ void comm_set_links(struct dicomm_comm *comm, struct links *links);
 dicomm_result_t comm_config_copy(dicomm_config_t *to,
 				 const dicomm_config_t *from);
 void comm_config_free(dicomm_config_t *config);
+
+/* Copies the counters as they are at some moment. Any thread may call it. */
+void comm_counters(const struct dicomm_comm *comm, dicomm_stats_t *counters);
 
 /* From now on, messages of this thread also go to this communicator's log_fn.
  * NULL: to none. */

@@ -316,6 +316,18 @@ static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 	comm_listen(NULL);
 }
 
+static void note(const struct wait_for *f, uint64_t waited_ms,
+		 uint64_t valid_ms)
+{
+	struct wait_note n = {.peer = f->peer,
+			      .waited_ms = waited_ms,
+			      .number = f->number,
+			      .what = call_log_what(f->call, 0),
+			      .count = f->call->count};
+
+	wait_chain_note(f->comm, &n, valid_ms);
+}
+
 static dicomm_result_t time_out(const struct wait_for *f, uint64_t waited_ms)
 {
 	struct dicomm_comm *comm = f->comm;
@@ -338,7 +350,7 @@ static dicomm_result_t time_out(const struct wait_for *f, uint64_t waited_ms)
 			comm->rank, (unsigned long long)f->number, text,
 			comm->timeout_ms, comm->device,
 			queue_hint(comm, why, sizeof(why)));
-	wait_chain_note(comm, f->peer, waited_ms, NOTE_LAST_MS);
+	note(f, waited_ms, NOTE_LAST_MS);
 	culprit = wait_chain_follow(comm, f->peer, waited_ms, chain,
 				    sizeof(chain));
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, culprit, true,
@@ -449,7 +461,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	struct pair_of_calls pair;
 	char text[128];
 
-	wait_chain_note(comm, f->peer, waited / 1000000, NOTE_MS);
+	note(f, waited / 1000000, NOTE_MS);
 	if (fault_is_pending(comm))
 		return wait_pending(w, f, now);
 	if (is_gone(comm, f->peer)) {

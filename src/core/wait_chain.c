@@ -14,29 +14,44 @@
 /* Ranks that are named on the way; a ring of many ranks would fill the text. */
 #define NAMED 3
 
-void wait_chain_note(struct dicomm_comm *comm, int peer, uint64_t waited_ms,
+void wait_chain_note(struct dicomm_comm *comm, const struct wait_note *note,
 		     uint64_t valid_ms)
 {
+	struct awaited *a = &comm->awaited;
 	uint64_t now = clock_ms();
 
-	atomic_store(&comm->awaited.until_ms, 0);
-	atomic_store(&comm->awaited.peer, peer);
-	atomic_store(&comm->awaited.since_ms, now - waited_ms);
-	atomic_store(&comm->awaited.until_ms, now + valid_ms);
+	atomic_store(&a->until_ms, 0);
+	atomic_store(&a->peer, note->peer);
+	atomic_store(&a->since_ms, now - note->waited_ms);
+	atomic_store(&a->number, note->number);
+	atomic_store(&a->what, note->what);
+	atomic_store(&a->count, note->count);
+	atomic_store(&a->until_ms, now + valid_ms);
+}
+
+bool wait_chain_read(const struct dicomm_comm *comm, struct wait_note *note)
+{
+	const struct awaited *a = &comm->awaited;
+	uint64_t since = atomic_load(&a->since_ms);
+	uint64_t now = clock_ms();
+
+	note->peer = atomic_load(&a->peer);
+	note->number = atomic_load(&a->number);
+	note->what = atomic_load(&a->what);
+	note->count = atomic_load(&a->count);
+	note->waited_ms = now > since ? now - since : 0;
+	return now <= atomic_load(&a->until_ms);
 }
 
 bool wait_chain_answer(const struct dicomm_comm *comm, uint64_t least_ms,
 		       uint32_t *peer)
 {
-	int for_whom = atomic_load(&comm->awaited.peer);
-	uint64_t since = atomic_load(&comm->awaited.since_ms);
-	uint64_t now = clock_ms();
+	struct wait_note note;
 
-	if (for_whom < 0 || for_whom == comm->rank ||
-	    now > atomic_load(&comm->awaited.until_ms) ||
-	    now - since < least_ms)
+	if (!wait_chain_read(comm, &note) || note.peer < 0 ||
+	    note.peer == comm->rank || note.waited_ms < least_ms)
 		return false;
-	*peer = (uint32_t)for_whom;
+	*peer = (uint32_t)note.peer;
 	return true;
 }
 

@@ -13,9 +13,19 @@
 
 struct dicomm_comm;
 
+/* What this rank waits for. */
+struct wait_note {
+	int peer; /* -1: no particular rank */
+	uint64_t waited_ms;
+	uint64_t number;      /* of the call, as in struct wait_for */
+	uint64_t what, count; /* of call_log_what() */
+};
+
 /* To be called again and again by who waits; the note holds for that long. */
-void wait_chain_note(struct dicomm_comm *comm, int peer, uint64_t waited_ms,
+void wait_chain_note(struct dicomm_comm *comm, const struct wait_note *note,
 		     uint64_t valid_ms);
+/* Returns false if this rank does not wait. Any thread may call it. */
+bool wait_chain_read(const struct dicomm_comm *comm, struct wait_note *note);
 
 /* Returns true if this rank has waited for another one, *peer, for at least so
  * long. */

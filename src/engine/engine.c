@@ -137,8 +137,18 @@ static dicomm_result_t grow_scratch(struct dicomm_comm *comm, size_t bytes)
 	return DICOMM_SUCCESS;
 }
 
+static void count_under_way(struct dicomm_comm *comm, int more)
+{
+	unsigned n =
+		atomic_load_explicit(&comm->under_way, memory_order_relaxed);
+
+	atomic_store_explicit(&comm->under_way, n + (unsigned)more,
+			      memory_order_relaxed);
+}
+
 void engine_release(struct operation *op)
 {
+	count_under_way(op->comm, -1);
 	prepare_put(op->prep);
 	op->prep = NULL;
 	op->next = op->comm->spare;
@@ -238,6 +248,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 		op->comm = comm;
 		comm->stats.memory_bytes += sizeof(*op);
 	}
+	count_under_way(comm, 1);
 	op->call = *call;
 	op->prep = NULL;
 	op->before = op->after = op->next = NULL;

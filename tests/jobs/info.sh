@@ -87,6 +87,10 @@ done
 
 # --- JSON -----------------------------------------------------------------------
 
+info 0 --json --job
+has '^ "job": {$'
+has '^  "comms": \['
+has '^  "silent": \['
 info 0 --json --explain broadcast --ranks 3
 has '"explain": "broadcast of 1048576 bytes on 3 ranks'
 if command -v python3 >/dev/null; then
@@ -138,6 +142,10 @@ wrong 6 '--ranks: only with --explain or --doctor' --ranks 8
 wrong 6 '--bytes: only with --explain' --bytes 1M --version
 wrong 6 '--dot: alone, or with --topo' --dot --json
 wrong 6 '--dot: alone, or with --topo' --dot --version
+wrong 6 '--job x1: not a process number' --job x1
+wrong 6 '--job: not with --doctor' --job --doctor
+wrong 3 '--job 4194305: no such process' --job 4194305
+wrong 3 "--job $$: it has no communicator" --job $$
 wrong 6 '--bytes 1Q: not a size' --explain allreduce --bytes 1Q
 wrong 6 '--bytes -1: not a size' --explain allreduce --bytes -1
 wrong 3 'explain nothing: invalid argument: .*nothing' --explain nothing

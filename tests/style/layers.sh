@@ -69,6 +69,7 @@ allow compat none
 allow perftest none
 allow perftest/base none
 allow perftest/doctor perftest/base/
+allow perftest/job perftest/base/
 allow perftest/operation perftest/base/
 allow perftest/report 'perftest/(base|operation)/'
 allow perftest/run 'perftest/(base|operation|report)/'

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A socket at which other processes of this user, or of root, ask what this one
+ * does: dicomm-info --job. Whoever connects gets the answer at once, and the
+ * connection ends: nothing is read, nobody is waited for. It changes nothing
+ * here.
+ *
+ * The name of the socket is abstract, so nothing of it is left when the process
+ * ends, however it does. docs/wire.md has the name, and the answer.
+ */
+#ifndef DICOMM_BOOT_INQUIRY_H
+#define DICOMM_BOOT_INQUIRY_H
+
+#include <stddef.h>
+
+#define INQUIRY_BYTES (128u << 10) /* an answer, at most */
+
+/* Writes the answer, and returns its length. The control thread calls it with
+ * the lock of the loop; it must not wait. */
+typedef size_t inquiry_answer(char *text, size_t room);
+
+/* Opens the socket, once in a process, unless DICOMM_JOB_INFO is off, and
+ * starts the control thread for it. Nothing depends on it: a failure is logged
+ * at level info. Takes the lock of the loop. */
+void inquiry_open(inquiry_answer *answer);
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/comm/job_info.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "src/base/fork.h"
+#include "src/boot/control/control.h"
+#include "src/boot/net/inquiry.h"
+#include "src/core/comm.h"
+#include "src/core/fault.h"
+#include "src/core/member.h"
+#include "src/core/wait_chain.h"
+
+/* Of the ranks that have left or died, so many are named. */
+#define GONE_NAMED 16
+
+static struct dicomm_comm *first; /* guarded by FORK_JOB_INFO */
+
+void job_info_add(struct dicomm_comm *comm)
+{
+	fork_lock(FORK_JOB_INFO);
+	comm->in_job.next = first;
+	comm->in_job.link = &first;
+	if (first)
+		first->in_job.link = &comm->in_job.next;
+	first = comm;
+	fork_unlock(FORK_JOB_INFO);
+}
+
+void job_info_remove(struct dicomm_comm *comm)
+{
+	fork_lock(FORK_JOB_INFO);
+	if (comm->in_job.link) {
+		*comm->in_job.link = comm->in_job.next;
+		if (comm->in_job.next)
+			comm->in_job.next->in_job.link = comm->in_job.link;
+	}
+	comm->in_job.link = NULL;
+	fork_unlock(FORK_JOB_INFO);
+}
+
+/* ---- JSON ---- */
+
+struct json {
+	char *text;
+	size_t n, room;
+	bool full;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct json *j,
+						      const char *format, ...)
+{
+	size_t left = j->room - j->n;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(j->text + j->n, left, format, args);
+	va_end(args);
+	if (n < 0 || (size_t)n >= left)
+		j->full = true;
+	else
+		j->n += (size_t)n;
+}
+
+static void put_char(struct json *j, char c)
+{
+	if (j->n + 1 < j->room)
+		j->text[j->n++] = c;
+	else
+		j->full = true;
+}
+
+static void put_string(struct json *j, const char *key, const char *value)
+{
+	put(j, "\"%s\":\"", key);
+	for (const unsigned char *c = (const void *)value; *c; c++) {
+		if (*c == '"' || *c == '\\')
+			put_char(j, '\\');
+		if (*c < ' ')
+			put(j, "\\u%04x", *c);
+		else
+			put_char(j, (char)*c);
+	}
+	put_char(j, '"');
+}
+
+static void put_number(struct json *j, const char *key, uint64_t value)
+{
+	put(j, ",\"%s\":%" PRIu64, key, value);
+}
+
+/* ---- a communicator ---- */
+
+static const char *state_name(struct dicomm_comm *comm, int state)
+{
+	if (fault_is(comm))
+		return "failed";
+	switch (state) {
+	case COMM_STARTING:
+		return "starting";
+	case COMM_READY:
+		return "ready";
+	case COMM_FINALIZING:
+		return "finalizing";
+	default:
+		return "finalized";
+	}
+}
+
+/* Why it has failed; or which death it may fail of. */
+static void put_reason(struct json *j, struct dicomm_comm *comm)
+{
+	char text[sizeof(comm->fault.text)];
+
+	if (!fault_is(comm) && !fault_is_pending(comm))
+		return;
+	fault_text(comm, text, sizeof(text));
+	put(j, ",");
+	put_string(j, "reason", text);
+}
+
+static void put_call(struct json *j, uint64_t number, uint64_t what,
+		     uint64_t count)
+{
+	char text[160];
+
+	call_logged_text(what, count, text, sizeof(text));
+	put_string(j, "operation", coll_name(call_logged_coll(what)));
+	put(j, ",");
+	put_string(j, "call", text);
+	put(j, ",\"collective\":%s",
+	    call_logged_coll(what) < COLL_SEND ? "true" : "false");
+	put_number(j, "number", number);
+	put_number(j, "bytes", call_logged_bytes(what, count));
+}
+
+static void put_rank(struct json *j, struct dicomm_comm *comm, int rank)
+{
+	put(j, "\"rank\":%d,", rank);
+	put_string(j, "where", control_where(comm->control, rank));
+}
+
+static unsigned under_way(struct dicomm_comm *comm)
+{
+	unsigned n =
+		atomic_load_explicit(&comm->under_way, memory_order_relaxed);
+
+	/* A call on the fast path is none of the engine's. */
+	if (!n && (atomic_load(&comm->inside) || atomic_load(&comm->holder)))
+		return 1;
+	return n;
+}
+
+/* A note holds a little longer than its wait: it is of no use once its call has
+ * ended. Collectives under way are the latest ones. */
+static bool find_wait(struct dicomm_comm *comm, uint64_t latest,
+		      struct wait_note *note)
+{
+	if (!comm_is_used(comm) || !wait_chain_read(comm, note))
+		return false;
+	return call_logged_coll(note->what) >= COLL_SEND ||
+	       note->number + under_way(comm) >= latest;
+}
+
+static void put_calls(struct json *j, struct dicomm_comm *comm)
+{
+	uint64_t what, count;
+	uint64_t latest =
+		call_log_latest(&comm->logs.collective, &what, &count);
+	struct wait_note note;
+
+	if (latest) {
+		put(j, ",\"last_collective\":{");
+		put_call(j, latest, what, count);
+		put(j, "}");
+	}
+	if (!find_wait(comm, latest, &note))
+		return;
+	put(j, ",\"wait\":{");
+	put_call(j, note.number, note.what, note.count);
+	put_number(j, "ms", note.waited_ms);
+	if (note.peer >= 0) {
+		put(j, ",\"for\":{");
+		put_rank(j, comm, note.peer);
+		put(j, "}");
+	}
+	put(j, "}");
+}
+
+static void put_counters(struct json *j, struct dicomm_comm *comm)
+{
+	unsigned n = under_way(comm);
+	dicomm_stats_t s;
+
+	comm_counters(comm, &s);
+	put_number(j, "begun", s.operations);
+	put_number(j, "ended", s.operations > n ? s.operations - n : 0);
+	put_number(j, "queued", (uint64_t)atomic_load(&comm->queued));
+	put_number(j, "bytes_sent", s.bytes_sent);
+	put_number(j, "bytes_received", s.bytes_received);
+	put_number(j, "bytes_staged", s.bytes_staged);
+}
+
+static void put_gone(struct json *j, struct dicomm_comm *comm)
+{
+	int n = 0;
+
+	put(j, ",\"gone\":[");
+	for (int r = 0; r < comm->ranks; r++) {
+		if (!control_gone(comm->control, r) || n++ >= GONE_NAMED)
+			continue;
+		put(j, n > 1 ? ",{" : "{");
+		put_rank(j, comm, r);
+		put(j, "}");
+	}
+	put(j, "],\"gone_ranks\":%d", n);
+}
+
+/* Before it is ready, the thread that sets it up changes the rest. */
+static void put_comm(struct json *j, struct dicomm_comm *comm)
+{
+	int state = atomic_load(&comm->state);
+
+	put(j, "{");
+	put_string(j, "name", comm->name);
+	put(j, ",\"rank\":%d,\"ranks\":%d,", comm->rank, comm->ranks);
+	put_string(j, "device", comm->device);
+	put(j, ",");
+	put_string(j, "state", state_name(comm, state));
+	put_reason(j, comm);
+	if (state != COMM_STARTING) {
+		put(j, ",\"hash\":\"%016" PRIx64 "\",", comm->members[0].fresh);
+		put_string(j, "where",
+			   control_where(comm->control, comm->rank));
+		put_counters(j, comm);
+		put_calls(j, comm);
+		put_gone(j, comm);
+	}
+	put(j, "}");
+}
+
+/* ---- the process ---- */
+
+#define END_BYTES 32 /* room for what ends the answer */
+
+/* Adds a communicator if there is room for it. */
+static void tell(struct json *j, struct dicomm_comm *comm, int *told)
+{
+	size_t before = j->n;
+
+	if (*told)
+		put_char(j, ',');
+	put_comm(j, comm);
+	if (j->full)
+		j->n = before;
+	else
+		++*told;
+	comm->in_job.told = !j->full;
+	j->full = false;
+}
+
+/* First those in a call and those that have failed, since there may not be room
+ * for all. Returns how many are left out. */
+static int tell_all(struct json *j)
+{
+	int told = 0, n = 0;
+
+	for (struct dicomm_comm *c = first; c; c = c->in_job.next) {
+		c->in_job.told = false;
+		if (comm_is_child(c))
+			continue;
+		n++;
+		if (comm_is_used(c) || fault_is(c))
+			tell(j, c, &told);
+	}
+	for (struct dicomm_comm *c = first; c; c = c->in_job.next)
+		if (!comm_is_child(c) && !c->in_job.told)
+			tell(j, c, &told);
+	return n - told;
+}
+
+static size_t answer(char *text, size_t room)
+{
+	struct json j = {.text = text, .room = room - END_BYTES};
+	char host[HOST_NAME_MAX + 1] = "";
+	int left_out;
+
+	gethostname(host, sizeof(host) - 1);
+	put(&j, "{\"format\":1,\"version\":%d,\"pid\":%d,", DICOMM_VERSION,
+	    (int)getpid());
+	put_string(&j, "program", program_invocation_short_name);
+	put(&j, ",");
+	put_string(&j, "host", host);
+	put(&j, ",\"comms\":[");
+	fork_lock(FORK_JOB_INFO);
+	left_out = tell_all(&j);
+	fork_unlock(FORK_JOB_INFO);
+	j.room = room;
+	put(&j, "],\"left_out\":%d}\n", left_out);
+	return j.n;
+}
+
+void job_info_open(void)
+{
+	inquiry_open(answer);
+}
