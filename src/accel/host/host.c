@@ -24,6 +24,7 @@
 
 #include "src/accel/host/memory_table.h"
 #include "src/base/clock.h"
+#include "src/base/cpuinfo.h"
 #include "src/base/descriptors.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
@@ -137,28 +138,6 @@ static int host_count(char *why, size_t len)
 	return 1;
 }
 
-/* Copy the value of the first line "key : value" of /proc/cpuinfo. Leaves value
- * alone if there is none. */
-static void cpuinfo(const char *key, char *value, size_t len)
-{
-	FILE *f = descriptors_fopen("/proc/cpuinfo");
-	char line[512];
-
-	if (!f)
-		return;
-	while (fgets(line, sizeof(line), f)) {
-		char *colon = strchr(line, ':');
-
-		if (strncmp(line, key, strlen(key)) || !colon)
-			continue;
-		colon += 1 + strspn(colon + 1, " \t");
-		colon[strcspn(colon, "\n")] = '\0';
-		snprintf(value, len, "%s", colon);
-		break;
-	}
-	fclose(f);
-}
-
 /* The host has no runtime. */
 static bool host_loaded(void)
 {
@@ -174,8 +153,9 @@ static dicomm_result_t host_describe(int index, dicomm_device_info_t *info)
 	snprintf(info->name, sizeof(info->name), "host");
 	snprintf(info->vendor, sizeof(info->vendor), "unknown");
 	snprintf(info->description, sizeof(info->description), "CPU");
-	cpuinfo("vendor_id", info->vendor, sizeof(info->vendor));
-	cpuinfo("model name", info->description, sizeof(info->description));
+	cpuinfo_value("vendor_id", info->vendor, sizeof(info->vendor));
+	cpuinfo_value("model name", info->description,
+		      sizeof(info->description));
 	return DICOMM_SUCCESS;
 }
 

@@ -9,7 +9,7 @@
 #include "src/accel/launch/image.h"
 #include "src/accel/opencl/error.h"
 #include "src/base/clock.h"
-#include "src/base/descriptors.h"
+#include "src/base/cpuinfo.h"
 
 #define TEXT_BYTES 512 /* for a text that a runtime gives about itself */
 
@@ -23,20 +23,6 @@ struct recipe {
 };
 
 /* ---- what a binary depends on ---- */
-
-/* Writes what the processor can do. A binary may use instructions that another
- * processor of the same name lacks, as one of a virtual machine. */
-static void processor_text(char *text, int len)
-{
-	FILE *f = descriptors_fopen("/proc/cpuinfo");
-
-	*text = '\0';
-	while (f && fgets(text, len, f))
-		if (!strncmp(text, "flags", 5) || !strncmp(text, "Features", 8))
-			break;
-	if (f)
-		fclose(f);
-}
 
 /* Returns false if the runtime does not say all that a key needs. */
 static bool key_make(const struct program_place *at, struct recipe *r)
@@ -68,8 +54,12 @@ static bool key_make(const struct program_place *at, struct recipe *r)
 	    at->cl->clGetPlatformInfo(at->platform, OPENCL_PLATFORM_VERSION,
 				      TEXT_BYTES, compiler, NULL))
 		return false;
-	if (at->cpu)
-		processor_text(processor, sizeof(processor));
+	/* A binary may use instructions that another processor of the same
+	 * name lacks, as one of a virtual machine. */
+	if (at->cpu) {
+		cpuinfo_value("flags", processor, sizeof(processor));
+		cpuinfo_value("Features", processor, sizeof(processor));
+	}
 	binary_cache_key(&r->key, parts, sizeof(parts) / sizeof(*parts));
 	return true;
 }
