@@ -17,9 +17,9 @@
 #include "dicomm.h"
 #include "perftest/machine.h"
 #include "perftest/base/size.h"
+#include "perftest/base/utf8.h"
 #include "perftest/doctor/doctor.h"
 #include "perftest/doctor/peer.h"
-#include "perftest/job/ask.h"
 #include "perftest/job/job.h"
 
 #define EXIT_USAGE 6
@@ -81,8 +81,8 @@ static int show_version(json_t *json)
 				    json_integer(version));
 		json_object_set_new(json, "header_code",
 				    json_integer(DICOMM_VERSION));
-		json_object_set_new(json, "library", ask_string(path));
-		json_object_set_new(json, "host", ask_string(system.nodename));
+		json_object_set_new(json, "library", utf8_string(path));
+		json_object_set_new(json, "host", utf8_string(system.nodename));
 		json_object_set_new(json, "kernel",
 				    json_string(system.release));
 		return 0;
@@ -177,7 +177,7 @@ static int show_network(json_t *json)
 	if (json)
 		json_object_set_new(json, "network",
 				    json_pack("{s:o, s:s, s:s}", "interface",
-					      ask_string(n.interface),
+					      utf8_string(n.interface),
 					      "address", n.address, "reason",
 					      n.reason));
 	else
@@ -340,7 +340,8 @@ static int show_config(json_t *json, bool with_help)
 				json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}",
 					  "name", p.name, "type", p.type,
 					  "default", or_none(p.default_value),
-					  "value", ask_string(or_none(p.value)),
+					  "value",
+					  utf8_string(or_none(p.value)),
 					  "origin", p.origin, "help", p.help));
 			continue;
 		}

@@ -17,16 +17,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "perftest/base/clock.h"
 #include "perftest/base/failure.h"
 #include "perftest/base/launch.h"
 
 #define MARK "--launched-rank="
 
 /* When a rank fails, the library tells the others within a second. A rank that
- * has not ended GRACE_MS after a failure gets SIGTERM, and after TERM_MS more
+ * has not ended GRACE_S after a failure gets SIGTERM, and after TERM_S more
  * SIGKILL. */
-#define GRACE_MS 3000
-#define TERM_MS 1000
+#define GRACE_S 3
+#define TERM_S 1
 
 struct job {
 	pid_t *pids; /* 0: it has ended */
@@ -155,20 +156,12 @@ static void reap(struct job *job)
 				note_end(job, r, wait_status);
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Waits for all ranks. The signals are blocked. If one asks this process to
  * end, the ranks are asked, too. */
 static void supervise(struct job *job, const sigset_t *signals)
 {
 	const struct timespec tick = {.tv_nsec = 50 * 1000 * 1000};
-	int64_t deadline = 0;
+	double deadline = 0;
 	int next = SIGTERM;
 
 	while (job->running > 0) {
@@ -180,16 +173,16 @@ static void supervise(struct job *job, const sigset_t *signals)
 			job->ending = true;
 			signal_all(job, SIGTERM);
 			next = SIGKILL;
-			deadline = now_ms() + TERM_MS;
+			deadline = clock_s() + TERM_S;
 		}
 		if (job->status != 0 && deadline == 0)
-			deadline = now_ms() + GRACE_MS;
-		if (deadline == 0 || now_ms() < deadline)
+			deadline = clock_s() + GRACE_S;
+		if (deadline == 0 || clock_s() < deadline)
 			continue;
 		job->ending = true;
 		signal_all(job, next);
 		next = SIGKILL;
-		deadline = now_ms() + TERM_MS;
+		deadline = clock_s() + TERM_S;
 	}
 }
 

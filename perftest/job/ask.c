@@ -8,20 +8,21 @@
 #include <limits.h>
 #include <poll.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "perftest/base/clock.h"
+#include "perftest/base/utf8.h"
 
 #define PREFIX "dicomm-job/"
 #define THREAD "dicomm-control" /* each process with a communicator has it */
 #define ACCEPTS 0x10000u        /* in /proc/net/unix: it listens */
 #define ANSWER_BYTES (1u << 20) /* more is none of the library's */
-#define ANSWER_MS 2000
+#define ANSWER_S 2
 #define RETRY_MS 20
 
 /* A process that is asked. */
@@ -42,14 +43,6 @@ struct round {
 	struct asked *all;
 	size_t n;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* ---- /proc ---- */
 
@@ -131,7 +124,7 @@ static void add_silent(json_t *silent, pid_t pid, const char *why)
 	name = name ? name + 1 : path;
 	json_array_append_new(silent, json_pack("{s:i, s:o, s:s}", "pid",
 						(int)pid, "program",
-						ask_string(name), "why", why));
+						utf8_string(name), "why", why));
 }
 
 /* ---- the sockets ---- */
@@ -271,12 +264,12 @@ static void talk(struct round *r)
 {
 	struct pollfd *polls = calloc(r->n ? r->n : 1, sizeof(*polls));
 	bool *pending = calloc(r->n ? r->n : 1, sizeof(*pending));
-	uint64_t until = now_ms() + ANSWER_MS;
+	double until = clock_s() + ANSWER_S;
 	size_t left = r->n;
 
 	for (size_t i = 0; pending && i < r->n; i++)
 		pending[i] = true;
-	while (polls && pending && left && now_ms() < until) {
+	while (polls && pending && left && clock_s() < until) {
 		left = 0;
 		for (size_t i = 0; i < r->n; i++) {
 			struct asked *a = &r->all[i];
@@ -304,22 +297,6 @@ static void talk(struct round *r)
 
 /* ---- the answers ---- */
 
-json_t *ask_string(const char *bytes)
-{
-	json_t *string = json_string(bytes);
-	char *clean;
-
-	if (string)
-		return string;
-	clean = strdup(bytes);
-	for (char *c = clean; c && *c; c++)
-		if (*c & 0x80)
-			*c = '?';
-	string = clean ? json_string(clean) : NULL;
-	free(clean);
-	return string;
-}
-
 /* Names may be of any bytes. */
 static json_t *parse(struct asked *a)
 {
@@ -327,9 +304,7 @@ static json_t *parse(struct asked *a)
 
 	if (answer)
 		return answer;
-	for (size_t i = 0; i < a->n; i++)
-		if (a->text[i] & 0x80)
-			a->text[i] = '?';
+	utf8_replace(a->text, a->n);
 	return json_loadb(a->text, a->n, 0, NULL);
 }
 

@@ -18,7 +18,4 @@
  * not to be asked. */
 bool ask_all(pid_t pid, json_t *answers, json_t *silent);
 
-/* Makes a JSON string of any bytes; JSON allows UTF-8 only. */
-json_t *ask_string(const char *bytes);
-
 #endif
