@@ -47,7 +47,7 @@ def read_page():
                                re.MULTILINE))
     programs = dict(re.findall(r"^## ([^\n]+)\n.*?```python\n(.*?)```", text,
                                re.MULTILINE | re.DOTALL))
-    if not programs or set(versions) != set(programs) != set(PACKAGES):
+    if not set(versions) == set(programs) == set(PACKAGES):
         sys.exit(f"{PAGE}: versions of {sorted(versions)}, programs of "
                  f"{sorted(programs)}, packages of {sorted(PACKAGES)}")
     return versions, programs
