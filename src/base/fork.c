@@ -54,7 +54,8 @@ static void child(void)
 	for (int i = FORK_PLACES; i--;)
 		if ((handler = atomic_load(&handlers[i])))
 			handler();
-	/* Whoever has the others is not in this process. */
+	/* If another thread of the parent had the first lock, nobody here can
+	 * unlock it. */
 	for (int i = 0; i < first_had; i++)
 		pthread_mutex_init(&fork_locks[i], NULL);
 	unlock_had();
