@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compat/nccl/other.h"
+
 struct ncclComm nccl_handles[NCCL_HANDLES];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

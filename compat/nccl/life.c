@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "compat/nccl/group.h"
+#include "compat/nccl/other.h"
 
 /* For other threads to leave what was aborted, at most */
 #define ABORT_MS 30000

@@ -7,6 +7,7 @@
 
 #include "compat/nccl/call.h"
 #include "compat/nccl/device.h"
+#include "compat/nccl/other.h"
 #include "compat/nccl/window.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "compat/nccl/other.h"
 #include "compat/nccl/say.h"
 
 #define PARAMS 256

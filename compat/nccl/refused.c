@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compat/nccl/group.h"
+#include "compat/nccl/other.h"
 
 /* Nothing is done with most of what these are given. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"

@@ -40,10 +40,4 @@ bool nccl_is_mapped(const void *p);
 /* By NCCL_DEBUG: the line "NCCL version 2.30.7". */
 void nccl_say_version(void);
 
-/* Once, with nccl_environment(): warns of another library of this name in the
- * process. */
-void nccl_look_around(void);
-/* Appends where it is, if there is one: "; NCCL is loaded, too, from PATH". */
-void nccl_tell_other(char *text, size_t room);
-
 #endif

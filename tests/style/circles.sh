@@ -12,9 +12,7 @@ folders='src transports collectives perftest planner compat'
 # Circles that may be, one a line, as a regular expression: what goes from one
 # module to another that match the same line is not counted.
 # kernels.h has the function types of reduce.h; reduce.c lists the kernels.
-includes='^src/accel/reduce/(kernels|reduce)$
-^compat/nccl/(environment|say)$
-^compat/nccl/(group|window)$'
+includes='^src/accel/reduce/(kernels|reduce)$'
 # Still to be undone
 calls='^planner/search/(search|climb|device|every|symmetric|type|why)$
 ^src/accel/host/(host|memory_table)$
