@@ -15,6 +15,7 @@
 #include "src/core/cross_progress.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
+#include "src/device/neighbour.h"
 #include "src/device/user_buffer.h"
 #include "src/device/transport_access.h"
 #include "src/engine/prepare.h"
@@ -170,8 +171,8 @@ void comm_free(struct dicomm_comm *comm)
 	transport_access_free(comm);
 	device_stop(comm);
 	user_buffer_close(comm);
+	neighbour_close_all(comm);
 	device_close(comm);
-	peer_access_unmap(comm);
 	free_registrations(comm);
 	comm_mem_free(comm, comm->scratch.at, &comm->scratch.handles);
 	comm_mem_free(comm, comm->bounce_buffers.memory,

@@ -273,7 +273,6 @@ void device_close(struct dicomm_comm *comm)
 
 	if (!dev)
 		return;
-	peer_access_unmap(comm);
 	if (dev->lease)
 		lease_end(dev->lease, UNMAP_MS);
 	else if (dev->exported)

@@ -146,7 +146,8 @@ dicomm_result_t device_open(struct dicomm_comm *comm);
 /* Register the staging buffers with the transports, once these are open. */
 dicomm_result_t device_register(struct dicomm_comm *comm);
 /* Close the device in two steps. device_stop() waits until the stream is empty.
- * device_close() frees the rest, after user_buffer_close(). Both do nothing on
+ * device_close() frees the rest, after user_buffer_close() and
+ * neighbour_close_all(). Both do nothing on
  * a host rank. */
 void device_stop(struct dicomm_comm *comm);
 void device_close(struct dicomm_comm *comm);
@@ -167,8 +168,6 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm);
  * nothing if all ranks have host memory. */
 dicomm_result_t peer_access_explain(const struct dicomm_comm *comm, char *text,
 				    size_t len);
-/* Unmap the memory of all neighbours. */
-void peer_access_unmap(struct dicomm_comm *comm);
 
 /* Check whether operations of this rank can use the memory at `at`. If not,
  * the reason is logged. f and name are the function and the argument for

@@ -120,6 +120,12 @@ void neighbour_close(struct dicomm_comm *comm, int rank)
 		close_device(&n->deferred);
 }
 
+void neighbour_close_all(struct dicomm_comm *comm)
+{
+	for (int r = 0; comm->peers && r < comm->ranks; r++)
+		neighbour_close(comm, r);
+}
+
 void neighbour_refresh(struct dicomm_comm *comm)
 {
 	for (int r = 0; comm->shares && r < comm->ranks; r++) {

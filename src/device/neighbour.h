@@ -11,6 +11,7 @@
 dicomm_result_t neighbour_open(struct dicomm_comm *comm, int rank,
 			       const struct accel_export *board);
 void neighbour_close(struct dicomm_comm *comm, int rank);
+void neighbour_close_all(struct dicomm_comm *comm);
 
 /* Check whether each neighbour that refuses staging can reach this memory. If
  * one cannot, the reason is logged. f and name are the function and the

@@ -103,12 +103,6 @@ static bool may_share(const struct dicomm_comm *comm, int a, int b)
 	return path_may_share(&x, &y);
 }
 
-void peer_access_unmap(struct dicomm_comm *comm)
-{
-	for (int r = 0; comm->peers && r < comm->ranks; r++)
-		neighbour_close(comm, r);
-}
-
 /* Returns true if may() is true for any pair whose first rank is in [from, to).
  * With all ranks in that range, all ranks get the same answer. */
 static bool any_pair(const struct dicomm_comm *comm, int from, int to,

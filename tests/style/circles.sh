@@ -16,7 +16,6 @@ includes='^src/accel/reduce/(kernels|reduce)$'
 # Still to be undone
 calls='^planner/search/(search|climb|device|every|symmetric|type|why)$
 ^src/accel/host/(host|memory_table)$
-^src/device/(device|peer_access)$
 ^src/stream/(callbacks|request)$
 ^src/stream/(group|host_stream)$
 ^src/window/(incoming|register|windows)$
