@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "src/base/cancel.h"
-#include "src/base/handle.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
 #include "src/core/share.h"
@@ -19,21 +18,6 @@
 #define FLAGS                                             \
 	(DICOMM_WINDOW_SYMMETRIC | DICOMM_WINDOW_STRICT | \
 	 DICOMM_WINDOW_ENDS_ALONE)
-
-static struct handle_pool pool = HANDLE_POOL(struct dicomm_window);
-
-void window_free(struct dicomm_window *w)
-{
-	struct dicomm_window **at = &w->comm->windows->first;
-
-	while (*at && *at != w)
-		at = &(*at)->next;
-	if (*at)
-		*at = w->next;
-	comm_mem_deregister(w->comm, &w->handles);
-	free(w->sizes);
-	handle_free(&pool, w);
-}
 
 static dicomm_result_t check_memory(const struct dicomm_comm *comm, void *buff,
 				    size_t size)
@@ -73,9 +57,7 @@ static void add(struct dicomm_window *w, struct setup_refusal *refusal)
 	if (refusal->status == DICOMM_SUCCESS && w->bytes && !w->on_device)
 		setup_refuse(refusal, comm_mem_register(comm, w->at, w->bytes,
 							true, &w->handles));
-	w->id = ++comm->windows->registered;
-	w->next = comm->windows->first;
-	comm->windows->first = w;
+	window_add(w);
 }
 
 /* The others wait for this rank: what it cannot say in the agreement, it tells
@@ -89,23 +71,16 @@ static dicomm_result_t give_up(struct dicomm_comm *comm, dicomm_result_t status)
 static dicomm_result_t make(struct registering *r, struct dicomm_window **out)
 {
 	struct dicomm_comm *comm = r->comm;
-	struct dicomm_window *w = handle_alloc(&pool);
-	dicomm_result_t status = DICOMM_SUCCESS;
+	struct dicomm_window *w = window_make(comm);
+	dicomm_result_t status;
 
-	if (w)
-		w->sizes = calloc((size_t)comm->ranks, sizeof(*w->sizes));
-	if (!w || !w->sizes)
-		status = FAIL(DICOMM_ERR_NO_MEMORY,
-			      "window_register: out of memory");
-	else if (!share_enter(comm))
-		status = fault_report(comm);
-	if (status != DICOMM_SUCCESS) {
-		if (w)
-			handle_free(&pool, w);
-		return status;
+	if (!w)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "window_register: out of memory");
+	if (!share_enter(comm)) {
+		window_free(w);
+		return fault_report(comm);
 	}
-	w->magic = WINDOW_MAGIC;
-	w->comm = comm;
 	w->at = r->buff;
 	w->bytes = r->size;
 	w->on_device = device_has_memory(comm->dev);

@@ -200,10 +200,14 @@ dicomm_result_t windows_begin(struct dicomm_comm *comm);
 dicomm_result_t windows_know(struct dicomm_comm *comm, int rank);
 /* Frees staging buffers whose copies are done, on the rank of a device. */
 dicomm_result_t windows_look_at_device(struct dicomm_comm *comm, bool *moved);
+
+/* window.c. NULL: no memory. */
+struct dicomm_window *window_make(struct dicomm_comm *comm);
+/* Gives it the next number, and adds it to the list. */
+void window_add(struct dicomm_window *w);
 /* NULL: this rank has none of that number, or no longer. */
 struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id);
-
-/* register.c: takes it off the list of its communicator. */
+/* Takes it off the list, if it is there. */
 void window_free(struct dicomm_window *w);
 
 /* outgoing.c: connects to a peer. */

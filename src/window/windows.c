@@ -126,12 +126,3 @@ dicomm_result_t windows_begin(struct dicomm_comm *comm)
 	atomic_store(&comm->takes_signals, true);
 	return DICOMM_SUCCESS;
 }
-
-struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id)
-{
-	struct dicomm_window *w = comm->windows->first;
-
-	while (w && w->id != id)
-		w = w->next;
-	return w;
-}

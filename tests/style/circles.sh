@@ -18,7 +18,6 @@ calls='^planner/search/(search|climb|device|every|symmetric|type|why)$
 ^src/accel/host/(host|memory_table)$
 ^src/stream/(callbacks|request)$
 ^src/stream/(group|host_stream)$
-^src/window/(incoming|register|windows)$
 ^transports/tcp/(join|link|send|socket)$'
 
 # Lines "from to [symbol]" are read. What needs nothing of what is left, or is
