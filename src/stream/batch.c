@@ -347,7 +347,7 @@ void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 	/* From here on, the streams may be gone. */
 	for (; r; r = next) {
 		next = r->next;
-		request_complete(r, status, text ? text : "");
+		callbacks_complete(r, status, text ? text : "");
 	}
 	free(text);
 }

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "src/core/wait.h"
-#include "src/stream/submit.h"
+#include "src/stream/item.h"
 
 struct batch;
 struct dicomm_request;

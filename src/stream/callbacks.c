@@ -134,10 +134,14 @@ dicomm_result_t callbacks_set(struct dicomm_request *r,
 	return status;
 }
 
-void callbacks_done(struct dicomm_request *r)
+void callbacks_complete(struct dicomm_request *r, dicomm_result_t status,
+			const char *text)
 {
+	if (!request_end(r, status, text))
+		return;
 	pthread_mutex_lock(&lock);
 	if (r->call && !r->called)
 		queue(r);
 	pthread_mutex_unlock(&lock);
+	request_put(r);
 }

@@ -2,8 +2,6 @@
 /* Host streams, which are queues of calls, and requests for the end of these.
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/cancel.h"
@@ -11,7 +9,6 @@
 #include "src/base/fork.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
-#include "src/core/share.h"
 #include "src/stream/batch.h"
 #include "src/stream/driver.h"
 #include "src/stream/request.h"
@@ -20,58 +17,6 @@
 #define STREAM_MAGIC UINT64_C(0xd1c05712ea3d0001)
 
 static struct handle_pool pool = HANDLE_POOL(struct host_stream);
-
-dicomm_result_t stream_submit(const struct item *items, size_t n,
-			      struct stream_fence *fences,
-			      const struct local_work *before, bool wait)
-{
-	struct batch lost = {.fences = fences}, *w;
-	struct dicomm_request done;
-	dicomm_result_t status;
-
-	for (size_t i = 0; i < n; i++)
-		share_claim(items[i].comm);
-	pthread_mutex_lock(&stream_lock);
-	w = batch_make(items, n);
-	if (!w) {
-		pthread_mutex_unlock(&stream_lock);
-		batch_release_fences(&lost);
-		for (size_t i = 0; i < n; i++)
-			free(items[i].counts);
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "stream: no memory to queue %zu calls", n);
-	}
-	if (wait) {
-		request_init(&done);
-		w->requests = &done;
-	}
-	w->fences = fences;
-	w->reached = !fences;
-	w->before_all = before;
-	status = driver_start();
-	if (status != DICOMM_SUCCESS) {
-		batch_free(w);
-		pthread_mutex_unlock(&stream_lock);
-		batch_release_fences(&lost);
-		return status;
-	}
-	for (size_t i = 0; i < n; i++)
-		atomic_fetch_add(&items[i].comm->queued, 1);
-	for (size_t i = 0; i < w->nplaces; i++) {
-		w->places[i].stream->pending++;
-		w->places[i].stream->last = w;
-	}
-	driver_add(w, wait);
-	/* Each operation is bounded, so this wait is bounded. */
-	if (wait)
-		driver_await(&done, 0);
-	pthread_mutex_unlock(&stream_lock);
-	if (!wait)
-		return DICOMM_SUCCESS;
-	if (done.status != DICOMM_SUCCESS)
-		log_set_last_error(done.text);
-	return done.status;
-}
 
 bool stream_valid(dicomm_stream_t stream)
 {
@@ -139,7 +84,7 @@ void stream_attach(dicomm_stream_t stream, struct dicomm_request *r)
 		memcpy(text, st->last_text, sizeof(text));
 	pthread_mutex_unlock(&stream_lock);
 	if (!attached)
-		request_complete(r, status, text);
+		callbacks_complete(r, status, text);
 }
 
 static dicomm_result_t wait_for_all(struct host_stream *st)

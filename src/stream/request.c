@@ -50,8 +50,8 @@ void request_put(struct dicomm_request *r)
 	handle_free(&pool, r);
 }
 
-void request_complete(struct dicomm_request *r, dicomm_result_t status,
-		      const char *text)
+bool request_end(struct dicomm_request *r, dicomm_result_t status,
+		 const char *text)
 {
 	bool owned = atomic_load_explicit(&r->refs, memory_order_relaxed);
 
@@ -64,10 +64,7 @@ void request_complete(struct dicomm_request *r, dicomm_result_t status,
 				     memory_order_acq_rel) == REQUEST_SLEEPING)
 		syscall(SYS_futex, &r->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL,
 			NULL, 0);
-	if (!owned)
-		return;
-	callbacks_done(r);
-	request_put(r);
+	return owned;
 }
 
 bool request_lie_down(struct dicomm_request *r)

@@ -57,17 +57,20 @@ static inline bool request_is_on_stack(struct dicomm_request *r)
 {
 	return !atomic_load_explicit(&r->refs, memory_order_relaxed);
 }
-/* It has ended. Wakes its waiters, and has its callback called. One on the
- * stack may be gone when this returns. */
-void request_complete(struct dicomm_request *r, dicomm_result_t status,
-		      const char *text);
+/* It has ended: wakes its waiters. False: it is on the stack, and may be gone.
+ * True: the caller still has its reference, and may have a callback to call. */
+bool request_end(struct dicomm_request *r, dicomm_result_t status,
+		 const char *text);
 void request_put(struct dicomm_request *r);
 
 /* callbacks.c: have a thread call it, at once if the request is done already.
  * Errors: no thread, a second callback. */
 dicomm_result_t callbacks_set(struct dicomm_request *r,
 			      dicomm_request_fn_t call, void *ctx);
-/* The request is done. */
-void callbacks_done(struct dicomm_request *r);
+/* The request has ended. Wakes its waiters, has its callback called, and gives
+ * up the reference of who completes it. One on the stack may be gone when this
+ * returns. */
+void callbacks_complete(struct dicomm_request *r, dicomm_result_t status,
+			const char *text);
 
 #endif

@@ -16,8 +16,6 @@ includes='^src/accel/reduce/(kernels|reduce)$'
 # Still to be undone
 calls='^planner/search/(search|climb|device|every|symmetric|type|why)$
 ^src/accel/host/(host|memory_table)$
-^src/stream/(callbacks|request)$
-^src/stream/(group|host_stream)$
 ^transports/tcp/(join|link|send|socket)$'
 
 # Lines "from to [symbol]" are read. What needs nothing of what is left, or is
