@@ -5,9 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#include "planner/input/input.h"
 
 /* Operations that are simulated before the climb, and drafts at least. */
 #define JUDGED 3000000
@@ -17,64 +14,6 @@ static const struct {
 	uint32_t ranks;
 	int climbed, finished;
 } sizes[] = {{64, 24, 8}, {512, 12, 3}, {UINT32_MAX, 8, 3}};
-
-double search_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-bool search_over(const struct search_worker *w)
-{
-	return w->s->budget_s > 0 && search_now() - w->begin_s > w->s->budget_s;
-}
-
-int search_degrees(const struct job *j, int kind, int out[SEARCH_DEGREES])
-{
-	int ranks = (int)j->fleet.kind[kind].ranks, n = 0;
-
-	for (int tp = 1; tp <= ranks && n < SEARCH_DEGREES; tp++)
-		if (j->model.heads % tp == 0)
-			out[n++] = tp;
-	return n;
-}
-
-int search_sizes(const struct search *s, int out[SEARCH_SIZES])
-{
-	int n = 0;
-
-	for (int b = 1; !s->micro_batch && b <= SEARCH_SIZES; b++)
-		if (b <= s->job->global_batch)
-			out[n++] = b;
-	return n;
-}
-
-int search_batches(const struct search *s, int out[SEARCH_SIZES])
-{
-	int n = 0;
-
-	if (s->micro_batch) {
-		out[0] = s->micro_batch;
-		return s->job->global_batch % s->micro_batch == 0;
-	}
-	for (int b = 1; b <= SEARCH_SIZES; b++)
-		if (s->job->global_batch % b == 0)
-			out[n++] = b;
-	return n;
-}
-
-void search_look(struct search_worker *w, struct draft *d, long number)
-{
-	w->g.give_up_s = search_best_limit(&w->best, d);
-	draft_estimate(&w->g, d);
-	w->g.give_up_s = 0;
-	w->drafts++;
-	if (w->first_s <= 0 && !isinf(d->seconds))
-		w->first_s = search_now() - w->begin_s;
-	w->bad |= !search_keep(&w->best, d, number);
-}
 
 /* ---- threads ---- */
 
@@ -455,31 +394,6 @@ bool search_spaces(const struct search *s, struct search_found *out)
 		good = search_drafts(s, out);
 	out->all_s = search_now() - begin;
 	return good;
-}
-
-bool search_run(const struct search *s, struct search_found *out)
-{
-	int batch[SEARCH_SIZES];
-	bool good;
-
-	if (s->space == SEARCH_EVERY && s->job->fleet.ranks > 8) {
-		input_complain("--space every: %u devices: wanted at most 8",
-			       s->job->fleet.ranks);
-		return false;
-	}
-	if (!search_batches(s, batch)) {
-		input_complain("--micro-batch: %d: wanted a divisor of the "
-			       "global batch, %d",
-			       s->micro_batch, s->job->global_batch);
-		return false;
-	}
-	good = search_spaces(s, out);
-	if (good && out->plan.pipelines)
-		return true;
-	if (good)
-		search_why(s);
-	search_free(out);
-	return false;
 }
 
 void search_free(struct search_found *f)
