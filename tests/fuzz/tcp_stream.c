@@ -178,7 +178,7 @@ static struct tcp_conn *connect_peer(int *peer)
 				     .open = 1,
 				     .ready = true};
 	c = tcp_socket_add(&dev, fds[0], TCP_OPEN, EPOLLIN);
-	if (!c || tcp_send_open(c) != DICOMM_SUCCESS)
+	if (!c || tcp_send_open(c, tcp_link_lost) != DICOMM_SUCCESS)
 		abort();
 	c->link = &links[1];
 	c->head.what = TCP_FRAME_TYPES;

@@ -10,7 +10,6 @@
  * connections when it gets the hello of the lower one.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sodium.h>
@@ -19,15 +18,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "src/base/auth.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "transports/tcp/handshake.h"
 #include "transports/tcp/seal.h"
 #include "transports/tcp/tcp.h"
 
-#define HELLO 0x34544344u /* "DCT4" */
-#define ANSWER 0x35544344u
-#define CONFIRM 0x36544344u
 #define STRANGER_MS 10000
 /* A peer whose hello was right may be stopped before it sends the confirm. If
  * this rank closed the connection then, the peer would take it for broken. */
@@ -42,81 +38,6 @@
 #define UNANSWERED_MS 9000
 #define MEETING_MS 60000
 #define TICK_MS 50
-
-struct hello {
-	uint32_t type;
-	uint32_t from_rank, to_rank, ranks;
-	uint32_t slots, slot_bytes;
-	uint32_t index, count; /* of the connections of the link */
-	uint64_t token;        /* of the acceptor */
-	uint32_t protection, zero;
-	uint8_t nonce[TCP_NONCE];
-	uint8_t public[AUTH_PUBLIC]; /* where that is used */
-	uint8_t proof[TCP_PROOF];    /* of all before */
-};
-
-enum verdict { WELCOME, CROSSED, REFUSED };
-
-struct answer {
-	uint32_t type, verdict;
-	char why[56];
-	uint8_t nonce[TCP_NONCE];
-	uint8_t public[AUTH_PUBLIC];
-	uint8_t proof[TCP_PROOF]; /* of the hello, and all before */
-};
-
-struct confirm {
-	uint8_t proof[TCP_PROOF];
-};
-
-_Static_assert(sizeof(struct hello) == 48 + 3 * 32 &&
-		       sizeof(struct answer) == 64 + 3 * 32,
-	       "no padding");
-_Static_assert(crypto_auth_BYTES == TCP_PROOF &&
-		       crypto_auth_KEYBYTES == TCP_KEY,
-	       "sizes");
-
-struct tcp_handshake {
-	struct hello hello;
-	struct answer answer;
-	struct confirm confirm;
-	struct auth_pair pair; /* of this connection alone */
-	size_t have;           /* of the word that is coming */
-};
-
-static void prove_hello(const struct hello *h, const uint8_t key[TCP_KEY],
-			uint8_t proof[TCP_PROOF])
-{
-	crypto_auth(proof, (const uint8_t *)h, offsetof(struct hello, proof),
-		    key);
-}
-
-static void prove_answer(const struct tcp_handshake *g,
-			 const uint8_t key[TCP_KEY], uint8_t proof[TCP_PROOF])
-{
-	uint8_t all[sizeof(g->hello) + offsetof(struct answer, proof)];
-
-	memcpy(all, &g->hello, sizeof(g->hello));
-	memcpy(all + sizeof(g->hello), &g->answer,
-	       offsetof(struct answer, proof));
-	crypto_auth(proof, all, sizeof(all), key);
-}
-
-static void prove_confirm(const struct tcp_handshake *g,
-			  const uint8_t key[TCP_KEY], uint8_t proof[TCP_PROOF])
-{
-	struct {
-		uint32_t type, zero;
-		struct hello hello;
-		struct answer answer;
-	} all;
-
-	memset(&all, 0, sizeof(all));
-	all.type = CONFIRM;
-	all.hello = g->hello;
-	all.answer = g->answer;
-	crypto_auth(proof, (const uint8_t *)&all, sizeof(all), key);
-}
 
 /* Send a word; all of it fits into an empty socket. */
 static bool send_word(struct tcp_conn *c, void *word, size_t len)
@@ -145,35 +66,6 @@ static dicomm_result_t receive_word(struct tcp_conn *c, void *word, size_t len)
 
 /* ---- open ---- */
 
-/*
- * The key of the connection depends on the nonces of both sides. The key of an
- * encrypted one depends also on key pairs that both sides delete at once: so a
- * recording cannot be read later, even with the key of the communicator.
- */
-static bool make_secret(const struct tcp_conn *c, uint8_t secret[TCP_SEAL_KEY])
-{
-	const struct tcp_handshake *g = c->handshake;
-	const uint8_t *key = c->dev->base.config.key;
-	uint8_t all[sizeof(g->hello) + sizeof(g->answer)], other[AUTH_KEY];
-	bool good = true;
-
-	_Static_assert(TCP_SEAL_KEY == AUTH_KEY && TCP_KEY == AUTH_KEY,
-		       "sizes");
-	memcpy(all, &g->hello, sizeof(g->hello));
-	memcpy(all + sizeof(g->hello), &g->answer, sizeof(g->answer));
-	if (c->dev->protection == TCP_ENCRYPTED)
-		good = auth_agree(key, &g->pair,
-				  c->link->initiator ? g->answer.public
-						     : g->hello.public,
-				  all, sizeof(all), secret, other);
-	else
-		auth_prove(key, "dicomm signed wires", all, sizeof(all),
-			   secret);
-	/* tcp_seal_open() makes the keys of both directions of one. */
-	sodium_memzero(other, sizeof(other));
-	return good;
-}
-
 /* NULL: it can be used. */
 static const char *seal(struct tcp_conn *c)
 {
@@ -181,7 +73,7 @@ static const char *seal(struct tcp_conn *c)
 
 	if (c->dev->protection == TCP_CLEAR)
 		return NULL;
-	if (!make_secret(c, secret))
+	if (!tcp_handshake_secret(c, secret))
 		return "its public key is not a valid one";
 	c->seal = c->dev->protection == TCP_ENCRYPTED
 			  ? tcp_seal_open(secret, c->link->initiator)
@@ -195,8 +87,8 @@ static void open_conn(struct tcp_conn *c)
 	struct tcp_link *link = c->link;
 	const char *why = seal(c);
 
-	tcp_join_end(c);
-	if (!why && tcp_send_open(c) != DICOMM_SUCCESS)
+	tcp_handshake_end(c);
+	if (!why && tcp_send_open(c, tcp_link_lost) != DICOMM_SUCCESS)
 		why = "out of memory";
 	if (why) {
 		framed_link_fail(&link->base, DICOMM_ERR_REMOTE, "%s", why);
@@ -207,34 +99,6 @@ static void open_conn(struct tcp_conn *c)
 	tcp_socket_watch(c, EPOLLIN);
 	if (++link->open == link->count)
 		tcp_link_ready(link);
-}
-
-void tcp_join_end(struct tcp_conn *c)
-{
-	strangers_remove(&c->dev->strangers, &c->stranger);
-	if (!c->handshake)
-		return;
-	c->dev->pending--;
-	sodium_memzero(c->handshake, sizeof(*c->handshake));
-	free(c->handshake);
-	c->handshake = NULL;
-}
-
-static bool begin(struct tcp_conn *c)
-{
-	c->handshake = calloc(1, sizeof(*c->handshake));
-	if (!c->handshake)
-		return false;
-	c->dev->pending++;
-	return true;
-}
-
-static void make_pair(struct tcp_conn *c, uint8_t public[AUTH_PUBLIC])
-{
-	if (c->dev->protection != TCP_ENCRYPTED)
-		return;
-	auth_make_pair(&c->handshake->pair);
-	memcpy(public, c->handshake->pair.public, AUTH_PUBLIC);
 }
 
 /* ---- the initiator ---- */
@@ -248,9 +112,9 @@ static void connect_failed(struct tcp_link *link, int error)
 static void send_hello(struct tcp_conn *c)
 {
 	const struct tp_config *config = &c->dev->base.config;
-	struct hello *h = &c->handshake->hello;
+	struct tcp_hello *h = &c->handshake->hello;
 
-	h->type = HELLO;
+	h->type = TCP_HELLO;
 	h->from_rank = (uint32_t)config->rank;
 	h->to_rank = c->link->base.rank;
 	h->ranks = (uint32_t)config->ranks;
@@ -261,8 +125,8 @@ static void send_hello(struct tcp_conn *c)
 	h->token = c->link->address->base.token;
 	h->protection = c->dev->protection;
 	randombytes_buf(h->nonce, sizeof(h->nonce));
-	make_pair(c, h->public);
-	prove_hello(h, config->key, h->proof);
+	tcp_handshake_make_pair(c, h->public);
+	tcp_handshake_prove_hello(h, config->key, h->proof);
 	c->state = TCP_HELLO_SENT;
 	c->deadline_ms = 0;
 	tcp_socket_watch(c, EPOLLIN);
@@ -298,7 +162,7 @@ static void connect_one(struct tcp_link *link, uint32_t index)
 	c->index = index;
 	c->deadline_ms = connect_until_ms(link->base.dev);
 	link->conn[index] = c;
-	if (!begin(c))
+	if (!tcp_handshake_begin(c))
 		connect_failed(link, ENOMEM);
 }
 
@@ -396,23 +260,23 @@ static void on_answer(struct tcp_conn *c)
 		retry_later(c, errno ? strerror(errno) : "connection closed");
 		return;
 	}
-	prove_answer(g, key, proof);
+	tcp_handshake_prove_answer(g, key, proof);
 	if (sodium_memcmp(proof, g->answer.proof, sizeof(proof)) ||
-	    g->answer.type != ANSWER || g->answer.why[55]) {
+	    g->answer.type != TCP_ANSWER || g->answer.why[55]) {
 		retry_later(c, "its answer does not prove who it is");
 		return;
 	}
-	if (g->answer.verdict == CROSSED) {
+	if (g->answer.verdict == TCP_CROSSED) {
 		drop_connections(link); /* the peer connects */
 		return;
 	}
-	if (g->answer.verdict != WELCOME) {
+	if (g->answer.verdict != TCP_WELCOME) {
 		framed_link_fail(&link->base, DICOMM_ERR_REMOTE,
 				 "%s refuses: %s", link->address->listen,
 				 g->answer.why);
 		return;
 	}
-	prove_confirm(g, key, g->confirm.proof);
+	tcp_handshake_prove_confirm(g, key, g->confirm.proof);
 	if (send_word(c, &g->confirm, sizeof(g->confirm)))
 		open_conn(c);
 	else
@@ -434,7 +298,7 @@ void tcp_join_accept(struct tp_device *dev)
 	c = tcp_socket_add(dev, fd, TCP_ACCEPTED, EPOLLIN);
 	if (!c)
 		return;
-	if (!begin(c)) {
+	if (!tcp_handshake_begin(c)) {
 		tcp_socket_drop(c);
 		return;
 	}
@@ -448,7 +312,8 @@ void tcp_join_accept(struct tp_device *dev)
 }
 
 /* Why a genuine hello is refused; NULL: it is not. */
-static const char *refusal(const struct tp_device *dev, const struct hello *h)
+static const char *refusal(const struct tp_device *dev,
+			   const struct tcp_hello *h)
 {
 	const struct tp_config *config = &dev->base.config;
 	const struct tcp_link *link;
@@ -473,7 +338,7 @@ static const char *refusal(const struct tp_device *dev, const struct hello *h)
 	return NULL;
 }
 
-static bool attach(struct tcp_conn *c, const struct hello *h)
+static bool attach(struct tcp_conn *c, const struct tcp_hello *h)
 {
 	struct tcp_link *link = &c->dev->links[h->from_rank];
 
@@ -491,22 +356,22 @@ static void send_answer(struct tcp_conn *c)
 {
 	struct tp_device *dev = c->dev;
 	struct tcp_handshake *g = c->handshake;
-	struct answer *a = &g->answer;
+	struct tcp_answer *a = &g->answer;
 	const char *why = refusal(dev, &g->hello);
 	const struct tcp_link *link;
 
-	a->type = ANSWER;
-	a->verdict = why ? REFUSED : WELCOME;
+	a->type = TCP_ANSWER;
+	a->verdict = why ? TCP_REFUSED : TCP_WELCOME;
 	if (why)
 		snprintf(a->why, sizeof(a->why), "%s", why);
 	link = why ? NULL : &dev->links[g->hello.from_rank];
 	if (link && link->initiator &&
 	    link->base.rank > (uint32_t)dev->base.config.rank)
-		a->verdict = CROSSED;
+		a->verdict = TCP_CROSSED;
 	randombytes_buf(a->nonce, sizeof(a->nonce));
-	make_pair(c, a->public);
-	prove_answer(g, dev->base.config.key, a->proof);
-	if (!send_word(c, a, sizeof(*a)) || a->verdict != WELCOME) {
+	tcp_handshake_make_pair(c, a->public);
+	tcp_handshake_prove_answer(g, dev->base.config.key, a->proof);
+	if (!send_word(c, a, sizeof(*a)) || a->verdict != TCP_WELCOME) {
 		tcp_socket_drop(c);
 		return;
 	}
@@ -518,14 +383,14 @@ static void send_answer(struct tcp_conn *c)
 
 static void on_hello(struct tcp_conn *c)
 {
-	struct hello *h = &c->handshake->hello;
+	struct tcp_hello *h = &c->handshake->hello;
 	dicomm_result_t status = receive_word(c, h, sizeof(*h));
 	uint8_t proof[TCP_PROOF];
 
 	if (status == DICOMM_AGAIN)
 		return;
-	prove_hello(h, c->dev->base.config.key, proof);
-	if (status == DICOMM_SUCCESS && h->type == HELLO &&
+	tcp_handshake_prove_hello(h, c->dev->base.config.key, proof);
+	if (status == DICOMM_SUCCESS && h->type == TCP_HELLO &&
 	    h->token == c->dev->base.token &&
 	    !sodium_memcmp(proof, h->proof, sizeof(proof))) {
 		send_answer(c);
@@ -558,7 +423,7 @@ static void on_confirm(struct tcp_conn *c)
 
 	if (status == DICOMM_AGAIN)
 		return;
-	prove_confirm(g, c->dev->base.config.key, proof);
+	tcp_handshake_prove_confirm(g, c->dev->base.config.key, proof);
 	if (status == DICOMM_SUCCESS &&
 	    !sodium_memcmp(proof, g->confirm.proof, sizeof(proof)))
 		open_conn(c);

@@ -18,8 +18,10 @@
 /* In one call, so that other connections get theirs */
 #define BYTES_MOST (4u << 20)
 
-dicomm_result_t tcp_send_open(struct tcp_conn *c)
+dicomm_result_t tcp_send_open(struct tcp_conn *c,
+			      void (*lost)(struct tcp_conn *c, int error))
 {
+	c->lost = lost;
 	c->tail = malloc(sizeof(struct tcp_head) +
 			 c->dev->base.config.slot_bytes);
 	c->replies = malloc(TCP_REPLIES * sizeof(*c->replies));
@@ -61,7 +63,7 @@ static ssize_t send_bytes(struct tcp_conn *c, struct iovec *v, int n)
 	if (sent < 0) {
 		/* What came before may still be read. */
 		if (errno != EPIPE && errno != ECONNRESET)
-			tcp_link_lost(c, errno);
+			c->lost(c, errno);
 		return -1;
 	}
 	if (((size_t)sent < len || (c->seal && tcp_seal_waits(c->seal))) &&

@@ -16,6 +16,7 @@
 #include "src/base/epoll_set.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
+#include "transports/tcp/handshake.h"
 #include "transports/tcp/seal.h"
 #include "transports/tcp/tcp.h"
 
@@ -127,7 +128,7 @@ void tcp_socket_drop(struct tcp_conn *c)
 	if (c->state == TCP_OPEN)
 		dev->open--;
 	else
-		tcp_join_end(c);
+		tcp_handshake_end(c);
 	if (c->link) {
 		if (c->state == TCP_OPEN)
 			c->link->open--;

@@ -137,11 +137,13 @@ struct tcp_conn {
 	uint64_t deadline_ms;
 	struct tcp_conn *next, **at; /* all of the device */
 
-	/* join.c; NULL: open, or closed */
+	/* handshake.h; NULL: open, or closed */
 	struct tcp_handshake *handshake;
 	struct stranger stranger; /* until its hello proves who it is */
 
-	/* send.c: output queue, in sending order: 1. tail of a partly sent
+	/* send.c: it has ended, and why */
+	void (*lost)(struct tcp_conn *c, int error);
+	/* Output queue, in sending order: 1. tail of a partly sent
 	 * message, 2. rest of a partly sent piece of a reply, 3. control
 	 * frames, 4. further pieces of replies. */
 	uint8_t *tail;
@@ -271,8 +273,6 @@ void tcp_join_accept(struct tp_device *dev);
 void tcp_join_advance(struct tcp_conn *c);
 /* Drop handshakes that take too long; retry connects. */
 void tcp_join_tick(struct tp_device *dev, uint64_t now_ms);
-/* Free the handshake of a connection. */
-void tcp_join_end(struct tcp_conn *c);
 
 /* ---- link.c: the state of the way to a rank ---- */
 
@@ -293,7 +293,10 @@ void tcp_link_flush_deferred(struct tp_device *dev);
 
 /* ---- send.c: what leaves by a connection ---- */
 
-dicomm_result_t tcp_send_open(struct tcp_conn *c);
+/* lost() is called when sending fails, unless the peer has closed: what it has
+ * sent before may still be received. */
+dicomm_result_t tcp_send_open(struct tcp_conn *c,
+			      void (*lost)(struct tcp_conn *c, int error));
 /* SUCCESS: the caller may change the body. AGAIN: nothing happened, or the
  * connection has broken. */
 dicomm_result_t tcp_send_message(struct tcp_conn *c,
