@@ -13,8 +13,7 @@ folders='src transports collectives perftest planner compat'
 # module to another that match the same line is not counted.
 # kernels.h has the function types of reduce.h; reduce.c lists the kernels.
 includes='^src/accel/reduce/(kernels|reduce)$'
-# Still to be undone
-calls='^src/accel/host/(host|memory_table)$'
+calls=
 
 # Lines "from to [symbol]" are read. What needs nothing of what is left, or is
 # needed by nothing of it, is in no circle, and is taken away until nothing

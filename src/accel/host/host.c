@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Host memory that neighbour processes can map: one memfd for each allocation.
- *
- * Each allocation starts at a multiple of 2 MiB. So a 2 MiB region of the
- * address space belongs to at most one allocation, and a two-level table finds
- * it by address without a lock. The name of the memfd holds the id of the
- * allocation. An importer opens /proc/PID/fd/FD and reads the id back, so it
- * never maps what a recycled pid or descriptor leads to.
+ * The name of the memfd holds the id of the allocation. An importer opens
+ * /proc/PID/fd/FD and reads the id back, so it never maps what a recycled pid
+ * or descriptor leads to.
  */
 #include "src/accel/host/memory.h"
 
@@ -22,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/accel/host/allocation.h"
 #include "src/accel/host/memory_table.h"
 #include "src/base/clock.h"
 #include "src/base/cpuinfo.h"
@@ -30,17 +28,11 @@
 #include "src/base/log.h"
 #include "src/base/memfd.h"
 
-#define REGION_SHIFT 21
-#define REGION_BYTES (1ul << REGION_SHIFT)
-#define LEAF_SHIFT 13
-#define LEAF_ENTRIES (1ul << LEAF_SHIFT)
-#define ADDRESS_BITS 48
-#define ROOT_ENTRIES (1ul << (ADDRESS_BITS - LEAF_SHIFT - REGION_SHIFT))
 #define FREED_IDS 256
 
 /* How much is made huge pages at a time, and how long all of it may take:
  * regions take a third of that where the machine has nothing else to do. */
-#define PIECE_BYTES (4 * REGION_BYTES)
+#define PIECE_BYTES (4 * ALLOCATION_REGION)
 #define COLLAPSE_NS UINT64_C(50000000)
 #define COLLAPSE_REGION_NS UINT64_C(1000000)
 
@@ -48,70 +40,12 @@
 #define MADV_COLLAPSE 25 /* Linux 6.1; older kernels refuse it */
 #endif
 
-/* Records are recycled and never freed, since a lookup without a lock may still
- * read one. All fields are written before the table points to the record. */
-struct allocation {
-	_Atomic uintptr_t base;
-	_Atomic uint64_t bytes;
-	_Atomic uint64_t id;
-	_Atomic int fd;
-	struct allocation *next; /* in the list of live or of spare records */
-};
-
-struct leaf {
-	struct allocation *_Atomic entry[LEAF_ENTRIES];
-};
-
-static struct leaf *_Atomic root[ROOT_ENTRIES];
-
 /* Guarded by FORK_HOST_MEMORY, as alloc and free are */
 static struct allocation *live, *spare;
 static uint64_t last_id; /* 0 until the first allocation */
 
 static _Atomic uint64_t freed_ids[FREED_IDS];
 static _Atomic uint64_t freed_count;
-
-static _Atomic pid_t own_pid;
-
-static struct allocation *_Atomic *table_entry(uintptr_t addr)
-{
-	uintptr_t region = addr >> REGION_SHIFT;
-	struct leaf *leaf;
-
-	if (addr >> ADDRESS_BITS)
-		return NULL;
-	leaf = atomic_load_explicit(&root[region >> LEAF_SHIFT],
-				    memory_order_acquire);
-	return leaf ? &leaf->entry[region & (LEAF_ENTRIES - 1)] : NULL;
-}
-
-static void table_fill(uintptr_t base, uint64_t bytes, struct allocation *a)
-{
-	for (uint64_t at = 0; at < bytes; at += REGION_BYTES)
-		atomic_store_explicit(table_entry(base + at), a,
-				      memory_order_release);
-}
-
-/* Allocate the leaves that a range needs. They are never freed. */
-static bool table_reserve(uintptr_t base, uint64_t bytes)
-{
-	const int shift = LEAF_SHIFT + REGION_SHIFT;
-
-	if ((base + bytes - 1) >> ADDRESS_BITS)
-		return false;
-	for (uintptr_t i = base >> shift; i <= (base + bytes - 1) >> shift;
-	     i++) {
-		struct leaf *leaf = atomic_load(&root[i]);
-
-		if (leaf)
-			continue;
-		leaf = calloc(1, sizeof(*leaf));
-		if (!leaf)
-			return false;
-		atomic_store_explicit(&root[i], leaf, memory_order_release);
-	}
-	return true;
-}
 
 /* The child of a fork sees its parent's memory, which it neither owns nor may
  * export. So it forgets all of it, and does not keep the pages alive. */
@@ -121,7 +55,8 @@ static void forget(void)
 
 	while ((a = live)) {
 		live = a->next;
-		table_fill(atomic_load(&a->base), atomic_load(&a->bytes), NULL);
+		allocation_set(atomic_load(&a->base), atomic_load(&a->bytes),
+			       NULL);
 		close(atomic_load(&a->fd));
 		a->next = spare;
 		spare = a;
@@ -175,7 +110,7 @@ static uint64_t page_round(uint64_t bytes)
  * mappings that are aligned like that. */
 static void *map_aligned(int fd, uint64_t bytes, int protection)
 {
-	size_t reserved = bytes + REGION_BYTES;
+	size_t reserved = bytes + ALLOCATION_REGION;
 	uint8_t *start, *base;
 	size_t head;
 
@@ -183,7 +118,7 @@ static void *map_aligned(int fd, uint64_t bytes, int protection)
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (start == MAP_FAILED)
 		return MAP_FAILED;
-	head = -(uintptr_t)start & (REGION_BYTES - 1);
+	head = -(uintptr_t)start & (ALLOCATION_REGION - 1);
 	base = mmap(start + head, bytes, protection, MAP_SHARED | MAP_FIXED, fd,
 		    0);
 	if (base == MAP_FAILED) {
@@ -196,7 +131,7 @@ static void *map_aligned(int fd, uint64_t bytes, int protection)
 	if (head)
 		munmap(start, head);
 	munmap(base + bytes, reserved - head - bytes);
-	if (bytes >= REGION_BYTES)
+	if (bytes >= ALLOCATION_REGION)
 		(void)madvise(base, bytes, MADV_HUGEPAGE);
 	return base;
 }
@@ -213,13 +148,13 @@ static void *map_aligned(int fd, uint64_t bytes, int protection)
  */
 static void collapse(uint8_t *base, uint64_t bytes)
 {
-	uint64_t whole = bytes & ~(REGION_BYTES - 1), len;
+	uint64_t whole = bytes & ~(ALLOCATION_REGION - 1), len;
 	uint64_t end_ns = clock_ns() + COLLAPSE_NS +
-			  whole / REGION_BYTES * COLLAPSE_REGION_NS;
+			  whole / ALLOCATION_REGION * COLLAPSE_REGION_NS;
 
 	for (uint64_t at = 0; at < whole && clock_ns() < end_ns; at += len) {
 		len = whole - at < PIECE_BYTES ? whole - at : PIECE_BYTES;
-		for (uint64_t i = at; i < at + len; i += REGION_BYTES)
+		for (uint64_t i = at; i < at + len; i += ALLOCATION_REGION)
 			*(volatile uint8_t *)(base + i) = 0;
 		(void)madvise(base + at, len, MADV_COLLAPSE);
 	}
@@ -279,21 +214,21 @@ static dicomm_result_t alloc_locked(uint64_t bytes, void **ptr)
 		goto close_fd;
 	}
 	a = record_get();
-	if (!a || !table_reserve((uintptr_t)base, bytes)) {
+	if (!a || !allocation_reserve((uintptr_t)base, bytes)) {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "host memory of %" PRIu64
 			      " bytes: no memory for its record",
 			      bytes);
 		goto unmap;
 	}
-	atomic_store(&own_pid, getpid());
+	atomic_store(&a->pid, getpid());
 	atomic_store(&a->base, (uintptr_t)base);
 	atomic_store(&a->bytes, bytes);
 	atomic_store(&a->id, id);
 	atomic_store(&a->fd, fd);
 	a->next = live;
 	live = a;
-	table_fill((uintptr_t)base, bytes, a);
+	allocation_set((uintptr_t)base, bytes, a);
 	memory_table_add(id, bytes, fd);
 	*ptr = base;
 	return DICOMM_SUCCESS;
@@ -316,7 +251,7 @@ static dicomm_result_t host_alloc(int index, size_t bytes, void **ptr)
 	if (index != 0)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "host device %d: there is only host:0", index);
-	if (!bytes || bytes > (1ul << (ADDRESS_BITS - 1)))
+	if (!bytes || bytes > (1ul << (ALLOCATION_ADDRESS_BITS - 1)))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "host memory: cannot allocate %zu bytes", bytes);
 	fork_add(FORK_HOST_MEMORY, forget);
@@ -330,8 +265,7 @@ static dicomm_result_t host_alloc(int index, size_t bytes, void **ptr)
 
 static dicomm_result_t free_locked(void *ptr)
 {
-	struct allocation *_Atomic *entry = table_entry((uintptr_t)ptr);
-	struct allocation *a = entry ? atomic_load(entry) : NULL;
+	struct allocation *a = allocation_at((uintptr_t)ptr);
 	struct allocation **at = &live;
 	uint64_t bytes, n;
 
@@ -343,7 +277,7 @@ static dicomm_result_t free_locked(void *ptr)
 		at = &(*at)->next;
 	*at = a->next;
 	bytes = atomic_load(&a->bytes);
-	table_fill((uintptr_t)ptr, bytes, NULL);
+	allocation_set((uintptr_t)ptr, bytes, NULL);
 	memory_table_remove(atomic_load(&a->id));
 	munmap(ptr, bytes);
 	close(atomic_load(&a->fd));
@@ -364,34 +298,6 @@ static dicomm_result_t host_free(void *ptr)
 	status = free_locked(ptr);
 	fork_unlock(FORK_HOST_MEMORY);
 	return status;
-}
-
-bool host_memory_find(const void *addr, size_t len, struct accel_export *where,
-		      size_t *offset)
-{
-	struct allocation *_Atomic *entry = table_entry((uintptr_t)addr);
-	struct allocation *a;
-	uintptr_t base;
-	uint64_t bytes;
-
-	if (!entry)
-		return false;
-	a = atomic_load_explicit(entry, memory_order_acquire);
-	if (!a)
-		return false;
-	base = atomic_load_explicit(&a->base, memory_order_relaxed);
-	bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
-	if ((uintptr_t)addr < base || (uintptr_t)addr - base > bytes ||
-	    len > bytes - ((uintptr_t)addr - base))
-		return false;
-	*where = (struct accel_export){
-		.id = atomic_load_explicit(&a->id, memory_order_relaxed),
-		.bytes = bytes,
-		.pid = atomic_load_explicit(&own_pid, memory_order_relaxed),
-		.fd = atomic_load_explicit(&a->fd, memory_order_relaxed),
-	};
-	*offset = (uintptr_t)addr - base;
-	return true;
 }
 
 /* Returns true if the descriptor is the memfd of that allocation, with
@@ -421,7 +327,8 @@ dicomm_result_t host_memory_import(const struct accel_export *e, void **base)
 
 	if (e->pid <= 0 || e->fd < 0 || !e->bytes ||
 	    e->bytes != page_round(e->bytes) ||
-	    e->bytes > (1ul << (ADDRESS_BITS - 1)) || e->pid == getpid())
+	    e->bytes > (1ul << (ALLOCATION_ADDRESS_BITS - 1)) ||
+	    e->pid == getpid())
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "host memory: cannot import descriptor %d of "
 			    "process %d, %" PRIu64 " bytes",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host memory that neighbour processes can map; host.c allocates it. */
+/* Host memory that neighbour processes can map. host.c allocates it;
+ * allocation.c finds it. */
 #ifndef DICOMM_ACCEL_HOST_MEMORY_H
 #define DICOMM_ACCEL_HOST_MEMORY_H
 
