@@ -27,6 +27,12 @@
  * called by any thread. A transport never calls the engine. DICOMM_AGAIN means
  * that nothing happened: poll(), then try again. Every operation is set, unless
  * its comment says what NULL means.
+ *
+ * Errors. The comment of an operation lists those that it may return, with the
+ * text set as the last error. Besides, each one with a peer may return
+ * ERR_ABORTED, without a text, from abort() on; and ERR_INTERNAL where the
+ * caller breaks this contract. After any other error, further operations with
+ * that peer are of no use: the caller gives the communicator up.
  */
 #ifndef DICOMM_TRANSPORTS_TRANSPORT_H
 #define DICOMM_TRANSPORTS_TRANSPORT_H
@@ -218,6 +224,9 @@ struct transport {
 	 * Logs nothing. */
 	bool (*usable)(char *why, size_t len);
 
+	/* Errors: INVALID_ARGUMENT, a number in the config; NO_PATH, no
+	 * adapter; UNSUPPORTED, too many ranks or adapters for it; NO_MEMORY;
+	 * SYSTEM, the adapter or the kernel refuses. */
 	dicomm_result_t (*open)(const struct tp_config *config,
 				struct tp_device **dev);
 	/* Use that slot size instead; this changes the address of the device.
@@ -241,6 +250,9 @@ struct transport {
 	 * connected peer has closed or aborted. */
 	bool (*reaches)(struct tp_device *dev, const struct tp_blob *address,
 			char *why, size_t len);
+	/* Errors: NO_PATH, the address is not genuine, or cannot be
+	 * reached; INVALID_ARGUMENT, it is that of another rank; INVALID_USAGE,
+	 * its slots are not like those here; NO_MEMORY. */
 	dicomm_result_t (*peer_open)(struct tp_device *dev, int peer,
 				     const struct tp_blob *address,
 				     struct tp_peer **out);
@@ -248,7 +260,10 @@ struct transport {
 	/* Connect one direction, at the first message. AGAIN: the other side
 	 * has not done its part yet; it may do that at any time, since only the
 	 * caller knows how long to wait. SUCCESS: *out is filled in, and valid
-	 * until peer_close(). */
+	 * until peer_close(). Errors: REMOTE, the peer is gone, or refuses;
+	 * NO_PATH, no way between the adapters; TIMEOUT, the connection began
+	 * and did not come about; NO_MEMORY, no memory or descriptors; SYSTEM,
+	 * the adapter or the kernel refuses. */
 	dicomm_result_t (*connect_out)(struct tp_peer *peer, enum tp_class c,
 				       struct tp_outbox *out);
 	dicomm_result_t (*connect_in)(struct tp_peer *peer, enum tp_class c,
@@ -259,14 +274,19 @@ struct transport {
 	/* Deliver message seq. TP_DATA: body is len <= eager_bytes bytes.
 	 * SUCCESS: they were copied. IN_PROGRESS: they are sent later, so body
 	 * must stay unchanged until *outbox.released reaches seq. TP_REF: body
-	 * is a struct tp_ref from offer(). AGAIN: too much is in flight. */
+	 * is a struct tp_ref from offer(). AGAIN: too much is in flight, or
+	 * there is no connection yet. Errors: REMOTE, the peer is gone, or what
+	 * leads to it has broken; SYSTEM, the adapter has failed. Not every
+	 * transport notices: a message to a peer that is gone may also succeed,
+	 * or find no credit any more. */
 	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
 	/* The receiver needs no message up to seq any more. The sender is told
 	 * in time for limits.window, or when poll() finds nothing else to do,
-	 * or at flush(). */
+	 * or at flush(). Errors: SYSTEM, the adapter has failed. That the peer
+	 * is gone is none. */
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
 	/* Tell all senders now what was released: this rank may not poll for a
@@ -282,15 +302,17 @@ struct transport {
 
 	/* Register host memory, until mem_dereg(): all that takes long is done
 	 * here. `written`: read() may write it. If limits.needs_mem_reg, memory
-	 * that is offered or read into must be registered. */
+	 * that is offered or read into must be registered. Errors: NO_MEMORY,
+	 * also more than the limit of locked memory; SYSTEM, no memory at that
+	 * address, or the adapter refuses it. */
 	dicomm_result_t (*mem_reg)(struct tp_device *dev, const void *addr,
 				   uint64_t len, bool written,
 				   struct tp_mem **out);
 	/* Register memory of a device; read() may write it. Data goes there and
 	 * comes from there without the host, and kernels that start after
 	 * read_status() returned SUCCESS see it. `how` becomes the way that was
-	 * found. ERR_UNSUPPORTED: the transport cannot, `how` says why (or ""
-	 * if that is obvious), and nothing is logged. */
+	 * found. Errors: UNSUPPORTED, the transport cannot, `how` says why (or
+	 * "" if that is obvious), and nothing is logged; NO_MEMORY. */
 	dicomm_result_t (*mem_reg_device)(struct tp_device *dev,
 					  const struct tp_region *region,
 					  struct tp_mem **out, char *how,
@@ -310,24 +332,27 @@ struct transport {
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref);
 	/* Map the memory of a received reference, for loads only, until the
-	 * next release(). ERR_UNSUPPORTED: use read(). May call mmap() when the
-	 * memory is new. */
+	 * next release(). May call mmap() when the memory is new. Errors:
+	 * UNSUPPORTED, without a text: use read(); REMOTE, the peer has
+	 * stopped, or the reference leads to no memory of it; NO_MEMORY. */
 	dicomm_result_t (*map)(struct tp_peer *peer, const struct tp_ref *ref,
 			       uint64_t len, const void **ptr);
-	/* Is what was loaded from mapped memory what the peer sent? ERR_REMOTE:
-	 * the peer has stopped meanwhile and may have reused the memory; do not
-	 * load from there any more. NULL: map() succeeds for what this rank
-	 * sends to itself only. */
+	/* Is what was loaded from mapped memory what the peer sent? Errors:
+	 * REMOTE, the peer has stopped meanwhile and may have reused the
+	 * memory; do not load from there any more. NULL: map() succeeds for
+	 * what this rank sends to itself only. */
 	dicomm_result_t (*intact)(struct tp_peer *peer);
 	/* Copy a part of the memory that message seq refers to; the message is
 	 * not released yet. One part at a time for each seq, and for at most 64
 	 * messages. IN_PROGRESS: ask read_status(). AGAIN: too many reads are
-	 * in flight. */
+	 * in flight. Errors: REMOTE, the peer has stopped, or what leads to it
+	 * has broken, or it does not know the reference; SYSTEM, the adapter
+	 * has failed; NO_MEMORY. */
 	dicomm_result_t (*read)(struct tp_peer *peer, enum tp_class c,
 				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len);
 	/* Of the last read() for that seq. IN_PROGRESS: the data is not
-	 * complete. */
+	 * complete. Errors: as those of read(). */
 	dicomm_result_t (*read_status)(struct tp_peer *peer, enum tp_class c,
 				       uint64_t seq);
 
@@ -337,8 +362,8 @@ struct transport {
 	 * that long. It may return early. */
 	void (*wait)(struct tp_device *dev, unsigned us);
 	/* Has the connection to a peer failed for good, though the peer has not
-	 * closed it? Then an error, *peer is which one, and the text becomes
-	 * the last error. Else SUCCESS. */
+	 * closed it? Then *peer is which one. Errors: REMOTE, the peer's side,
+	 * or the network; SYSTEM, this side's adapter. */
 	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);
 	/* Stop: nothing in flight arrives any more, put() fails with
 	 * DICOMM_ERR_ABORTED, and when this returns, nobody loads from offered
