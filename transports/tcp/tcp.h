@@ -106,15 +106,48 @@ _Static_assert(sizeof(struct tcp_address) == 144 &&
 
 /* ---- connections ---- */
 
+/*
+ * The states of a connection. A put() to the rank returns AGAIN until all
+ * connections of the link are TCP_OPEN. Where the link fails, each put() and
+ * read() with that rank returns ERR_REMOTE from then on, and broken() names it.
+ *
+ * The rank that connects: CONNECTING, HELLO_SENT, OPEN. The rank that is
+ * connected to: ACCEPTED, ANSWER_SENT, OPEN.
+ */
 enum tcp_state {
-	TCP_CONNECTING, /* this rank connects; the kernel has not finished */
-	TCP_HELLO_SENT, /* this rank has sent a hello; an answer is awaited */
-	TCP_ACCEPTED,   /* a stranger has connected; its hello is awaited */
-	/* The hello was genuine, or a copy of one: the confirm is awaited,
-	 * which nobody can copy. */
+	/* Entered by tcp_join_connect(), at the first connect_out() to the
+	 * rank, and at a retry. The kernel connects. Left for TCP_HELLO_SENT
+	 * when it has, and a hello is sent. An error of the kernel fails the
+	 * link; so does no answer at all for 9 s, or, later than a minute after
+	 * open(), for as long as a host may be silent. */
+	TCP_CONNECTING,
+	/* A hello is sent, an answer is awaited. Left for TCP_OPEN at the right
+	 * answer, if that is welcome: a confirm is sent. If it is crossed, all
+	 * connections of the link are dropped, and those of the peer are
+	 * awaited; if it is refused, the link fails. At an end, or an answer
+	 * that proves nothing, this one is dropped and connects again after 100
+	 * ms; after 20 such attempts the link fails. */
+	TCP_HELLO_SENT,
+	/* Entered when the listener accepts it. It belongs to no link, and a
+	 * hello is awaited. Left for TCP_ANSWER_SENT at the right hello, unless
+	 * that is crossed or refused: then it is dropped after the answer. It
+	 * is dropped, too, at a wrong hello, after 10 s, and when there are too
+	 * many of its kind; no link notices. */
+	TCP_ACCEPTED,
+	/* An answer is sent, and it belongs to a link. The hello was genuine,
+	 * or a copy of one: a confirm is awaited, which nobody can copy. Left
+	 * for TCP_OPEN at the right confirm. At a wrong one, an end, or after
+	 * 600 s it is dropped, and the link is free for another hello. */
 	TCP_ANSWER_SENT,
-	TCP_OPEN,  /* frames go both ways, once all of the link are open */
-	TCP_CLOSED /* dropped; freed at the end of the poll */
+	/* Both sides have proved who they are. When all connections of the link
+	 * are open, put() returns SUCCESS, or AGAIN while the kernel has no
+	 * room. An end before TCP_FRAME_CLOSE, an invalid frame and a silent
+	 * host fail the link. After TCP_FRAME_CLOSE by all connections, put()
+	 * returns ERR_REMOTE, and an end only drops it. */
+	TCP_OPEN,
+	/* Entered by tcp_socket_drop(): the descriptor is closed, and it
+	 * belongs to no link any more. Freed at the end of the poll. */
+	TCP_CLOSED
 };
 
 /* Memory that is being sent, piece by piece, to the peer that reads it. */

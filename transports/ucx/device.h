@@ -91,6 +91,23 @@ struct ucx_reply {
 	struct ucx_head head;
 };
 
+/*
+ * What leads to a rank. UCX connects, and says nothing of how far it is; a
+ * put() returns SUCCESS, or AGAIN while too many messages wait for UCX. In this
+ * order it is
+ *
+ *   unused     `ep` is NULL. Left by the first connect_out() to the rank, which
+ *              sends a hello with the address of this one; or in the poll after
+ *              a hello from there, which has made the inbox (`hello`).
+ *   in use     `ep` is set. `connected` once something has been sent.
+ *   broken     The error handler of UCX, or a message that is none, has set
+ *              base.status: put() and read() return it from now on.
+ *   closing    peer_close() or close() has sent UCX_CLOSE (`close_sent`), and
+ *              waits for UCX_CLOSE_ACK (`close_acked`). When the peer closes
+ *              first, base.peer_closed is set: put() returns ERR_REMOTE.
+ *   closed     `closed`: no hello is accepted any more. `ep` is NULL again;
+ *              `closing` is the request by which UCX ends the endpoint.
+ */
 struct ucx_endpoint {
 	struct framed_link base;
 	uint64_t token;  /* the peer's */

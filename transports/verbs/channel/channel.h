@@ -37,21 +37,53 @@ struct verbs_conn;
 struct verbs_channel;
 struct verbs_rail;
 
+/*
+ * The states of a channel. Before its first one there is none: connect_out()
+ * makes it on the side that sends, and returns AGAIN; on the side that receives
+ * the connection thread makes it when a request comes, and connect_in() returns
+ * AGAIN until it is ready. connection/conn.h has the states of the TCP
+ * connection by which the two sides come about.
+ */
 enum verbs_channel_state {
+	/* It has just been made. Nobody else sees it. */
 	CHANNEL_IDLE,
+	/* Entered by connect_out(); on the side that receives only where
+	 * librdmacm connects the queue pairs, when the reply has been sent.
+	 * connect_out() returns AGAIN: only its caller knows how long to wait.
+	 * Left for CHANNEL_READY when the reply has come, or librdmacm has
+	 * connected all queue pairs; for CHANNEL_FAILED at any error, and where
+	 * librdmacm has not ended within 10 s. */
 	CHANNEL_CONNECTING,
+	/* Entered by the side that receives when it has sent the reply, by the
+	 * side that sends when it has got that; see above for librdmacm.
+	 * connect_out() and connect_in() return SUCCESS. put() returns SUCCESS,
+	 * or AGAIN: without a credit, without room on any queue pair that is
+	 * good, without a bounce buffer. When no queue pair is good any more,
+	 * or put() has found that the peer has closed, `why` is set, and put()
+	 * and read() return it, with its text; the state stays. Left when the
+	 * peer is closed here. */
 	CHANNEL_READY,
+	/* Entered at an error before CHANNEL_READY: connect_out() and
+	 * connect_in() return it, with its text. Also entered when this rank
+	 * closes the channel while librdmacm is still about it. */
 	CHANNEL_FAILED
 };
 
-/* The life of a queue pair. QP_FAILED: a request failed, or the NIC or the peer
- * reports a failure, and the channel has other queue pairs. QP_DRAINING: it was
- * set to the error state; what it had received still comes out of the
- * completion queue. QP_STOPPED: it is reset, nothing arrives by it, and a
- * notice has told the peer which messages have arrived. When both sides have
- * sent their notice, it is `fenced`: missing messages go over other queue
- * pairs. See message/failover.c. */
-enum verbs_qp_state { QP_GOOD, QP_FAILED, QP_DRAINING, QP_STOPPED };
+/* The states of a queue pair; see message/failover.c. */
+enum verbs_qp_state {
+	/* Requests go by it. */
+	QP_GOOD,
+	/* A request has failed, or the NIC or the peer reports a failure, and
+	 * the channel has other queue pairs: put() and read() use these. */
+	QP_FAILED,
+	/* It was set to the error state; what it had received still comes out
+	 * of the completion queue. */
+	QP_DRAINING,
+	/* It is reset, nothing arrives by it, and a notice has told the peer
+	 * which messages have arrived. When both sides have sent their notice,
+	 * it is `fenced`: missing messages go over other queue pairs. */
+	QP_STOPPED
+};
 
 struct verbs_qp {
 	struct verbs_channel *channel;

@@ -18,16 +18,39 @@ struct verbs_qp;
 /* How long a request, or a connection by librdmacm, may take. */
 #define VERBS_MSG_MS 10000
 
+/*
+ * The states of a descriptor that the connection thread watches. The rank that
+ * sends messages connects: CONNECTING, AWAITING_REPLY, OPEN. The one that
+ * receives them: AWAITING_REQUEST, OPEN. Both pass AWAITING_RDMA_CM where
+ * librdmacm connects the queue pairs. What a put() returns meanwhile,
+ * enum verbs_channel_state says.
+ */
 enum verbs_conn_stage {
+	/* The listener of a rank; without a descriptor it pauses. */
 	CONN_LISTENING,
-	CONN_EVENTS, /* no connection, but the asynchronous events of a NIC */
-	/* The peer has connected; its request has not arrived completely. */
+	/* No connection, but the asynchronous events of a NIC. */
+	CONN_EVENTS,
+	/* The listener has accepted it; it belongs to no channel. Left for
+	 * CONN_OPEN when a right request has come, the inbox and the queue
+	 * pairs are made, and a reply is sent. It is closed at a request that
+	 * proves nothing or is refused, after 10 s, and when there are too many
+	 * of its kind. */
 	CONN_AWAITING_REQUEST,
-	CONN_CONNECTING, /* connecting to the peer, then sending the request */
-	CONN_AWAITING_REPLY, /* the reply has not arrived */
-	/* Request and reply are exchanged; librdmacm connects. */
+	/* connect_out() has begun to connect; no deadline, since a sender waits
+	 * as for a message. Left for CONN_AWAITING_REPLY when the kernel has
+	 * connected and the request is sent; else the channel fails. */
+	CONN_CONNECTING,
+	/* Left for CONN_OPEN when the right reply has come, and the queue pairs
+	 * are connected to those of the peer. At a refusal, a wrong reply or an
+	 * end, the channel fails. */
+	CONN_AWAITING_REPLY,
+	/* Request and reply are exchanged; librdmacm connects. Left for
+	 * CONN_OPEN when it has connected the last queue pair. If it cannot, or
+	 * not within 10 s, the channel fails. */
 	CONN_AWAITING_RDMA_CM,
-	CONN_OPEN /* the channel is ready; notices may arrive */
+	/* The channel is ready. Notices of failed queue pairs come and go. Its
+	 * end tells that the peer has closed the channel. */
+	CONN_OPEN
 };
 
 struct verbs_conn {
