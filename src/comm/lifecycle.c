@@ -407,8 +407,8 @@ static void pause_leaving(struct dicomm_comm *comm, struct waiter *w,
  * has left, or they would give it up while they wait for the credits. */
 static void land_all(struct dicomm_comm *comm)
 {
-	bool hurried = comm->timeout_ms > 0 && comm->timeout_ms < LAND_MS;
-	uint64_t most = hurried ? (uint64_t)comm->timeout_ms : LAND_MS;
+	bool is_shorter = comm->timeout_ms > 0 && comm->timeout_ms < LAND_MS;
+	uint64_t most = is_shorter ? (uint64_t)comm->timeout_ms : LAND_MS;
 	uint64_t begin = clock_ms();
 	struct waiter w = {0};
 

@@ -532,11 +532,11 @@ static dicomm_result_t run(struct dicomm_comm *comm, struct probe *p,
 
 /* What each rank allows, and what it has measured. */
 struct part {
-	uint32_t hurried; /* true: its time-outs are too short */
+	uint32_t too_short; /* true: its time-outs are too short */
 	uint32_t flow[RATES_FLOWS];
 };
 
-static void tell_hurry(const struct dicomm_comm *comm, int rank)
+static void say_too_short(const struct dicomm_comm *comm, int rank)
 {
 	if (comm->rank == 0)
 		log_info("%s: the links between hosts are not measured: that "
@@ -547,7 +547,7 @@ static void tell_hurry(const struct dicomm_comm *comm, int rank)
 
 /* Returns true if a time-out, of operations or of initialization, is too
  * short. */
-static bool is_hurried(const struct dicomm_comm *comm)
+static bool is_too_short(const struct dicomm_comm *comm)
 {
 	return !probe_fits(comm) ||
 	       (comm->join_ms > 0 && comm->join_ms < most_ms(comm));
@@ -556,15 +556,15 @@ static bool is_hurried(const struct dicomm_comm *comm)
 static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
 				 bool *found)
 {
-	struct part mine = {.hurried = is_hurried(comm)};
+	struct part mine = {.too_short = is_too_short(comm)};
 
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),
 			      comm->join_ms));
 	*found = true;
 	for (int r = 0; *found && r < comm->ranks; r++)
-		if (all[r].hurried) {
+		if (all[r].too_short) {
 			*found = false;
-			tell_hurry(comm, r);
+			say_too_short(comm, r);
 		}
 	return DICOMM_SUCCESS;
 }
@@ -573,7 +573,7 @@ static dicomm_result_t find_time(struct dicomm_comm *comm, struct part *all,
 static dicomm_result_t share(struct dicomm_comm *comm, const struct probe *p,
 			     struct part *all, struct rates *rates)
 {
-	struct part mine = {.hurried = 0};
+	struct part mine = {.too_short = 0};
 
 	memcpy(mine.flow, p->flow, sizeof(mine.flow));
 	TRY(control_allgather(comm->control, &mine, all, sizeof(mine),

@@ -67,7 +67,7 @@ static _Atomic bool driven;
 static _Thread_local bool is_driver;
 /* Guarded by stream_lock. Something is queued that the progress thread is to
  * drive unless another thread does. */
-static bool hurry;
+static bool progress_wanted;
 static unsigned submitted; /* batches so far */
 static unsigned drives;    /* how often a waiter began to drive */
 /* It is to drive after whoever does, and sleeps meanwhile. */
@@ -134,23 +134,23 @@ static bool is_left_alone(void)
 /* What a driver finds about other operations than its own is not the last error
  * of that thread. Nor must the thread be cancelled meanwhile: callers hold
  * that. */
-struct guest {
+struct saved_error {
 	char text[512];
 };
 
-static void begin_as_guest(struct guest *g)
+static void save_error(struct saved_error *e)
 {
 	const char *text = log_last_error();
-	size_t len = strnlen(text, sizeof(g->text) - 1);
+	size_t len = strnlen(text, sizeof(e->text) - 1);
 
-	memcpy(g->text, text, len);
-	g->text[len] = '\0';
+	memcpy(e->text, text, len);
+	e->text[len] = '\0';
 }
 
-static void end_as_guest(const struct guest *g)
+static void restore_error(const struct saved_error *e)
 {
-	if (strcmp(g->text, log_last_error()))
-		log_set_last_error(g->text);
+	if (strcmp(e->text, log_last_error()))
+		log_set_last_error(e->text);
 }
 
 /* With stream_lock held */
@@ -176,11 +176,12 @@ static void end_driving(void)
 	is_driver = false;
 	atomic_store_explicit(&driven, false, memory_order_relaxed);
 	if (!turns_left() && !inbox)
-		hurry = false;
+		progress_wanted = false;
 	else if (heir && !atomic_load(&turns_on_devices))
 		request_rouse(heir);
-	else if (hurry || atomic_load(&waiters) ? progress_is != AWAKE
-						: progress_is == ASLEEP)
+	else if (progress_wanted || atomic_load(&waiters)
+			 ? progress_is != AWAKE
+			 : progress_is == ASLEEP)
 		wake_progress();
 }
 
@@ -189,16 +190,16 @@ static void end_driving(void)
 static void drive_once(void)
 {
 	struct operation *idle;
-	struct guest guest;
+	struct saved_error saved;
 
 	if (atomic_load(&driven) || atomic_load(&turns_on_devices) ||
 	    atomic_load(&inbox_count) > SHORT_BATCHES)
 		return;
 	begin_driving();
 	pthread_mutex_unlock(&stream_lock);
-	begin_as_guest(&guest);
+	save_error(&saved);
 	turns_give(&idle);
-	end_as_guest(&guest);
+	restore_error(&saved);
 	pthread_mutex_lock(&stream_lock);
 	end_driving();
 }
@@ -296,14 +297,14 @@ static bool become_driver(struct dicomm_request *r)
  * stream_lock held if it is done. */
 static bool drive_for(struct dicomm_request *r, uint64_t end_ns)
 {
-	struct guest guest;
+	struct saved_error saved;
 	bool done;
 
-	begin_as_guest(&guest);
+	save_error(&saved);
 	while (!request_is_done(r) && !atomic_load(&turns_on_devices) &&
 	       !(end_ns && clock_ns() >= end_ns))
 		pass();
-	end_as_guest(&guest);
+	restore_error(&saved);
 	pthread_mutex_lock(&stream_lock);
 	done = request_is_done(r);
 	/* Nobody is to be woken for this thread. */
@@ -345,10 +346,10 @@ void driver_poll(void)
 	pthread_mutex_unlock(&stream_lock);
 }
 
-void driver_hurry(void)
+void driver_wake(void)
 {
 	pthread_mutex_lock(&stream_lock);
-	hurry = atomic_load(&driven) || turns_left() || inbox;
+	progress_wanted = atomic_load(&driven) || turns_left() || inbox;
 	if (is_left_alone() && progress_is != AWAKE)
 		wake_progress();
 	pthread_mutex_unlock(&stream_lock);
@@ -369,7 +370,7 @@ static void await_work(void)
 	bool napped = false;
 
 	while (!is_left_alone() ||
-	       !(hurry || napped || atomic_load(&waiters)) ||
+	       !(progress_wanted || napped || atomic_load(&waiters)) ||
 	       (atomic_load(&candidates) && !atomic_load(&turns_on_devices))) {
 		struct timespec end;
 
@@ -400,7 +401,7 @@ static void await_work(void)
 }
 
 /* Whoever has just waited for an operation often queues the next one. */
-static void linger(void)
+static void await_more(void)
 {
 	for (int i = 0; i < IDLE_YIELDS; i++)
 		if (atomic_load_explicit(&inbox_count, memory_order_relaxed) ||
@@ -413,10 +414,10 @@ static void *progress(void *arg)
 	(void)arg;
 	pthread_mutex_lock(&stream_lock);
 	for (;;) {
-		bool lingers;
+		bool awaits_more;
 
 		await_work();
-		lingers = hurry;
+		awaits_more = progress_wanted;
 		begin_driving();
 		pthread_mutex_unlock(&stream_lock);
 		while ((turns_left() || atomic_load(&inbox_count)) &&
@@ -425,10 +426,10 @@ static void *progress(void *arg)
 			pass();
 		pthread_mutex_lock(&stream_lock);
 		end_driving();
-		if (!lingers || turns_left() || inbox)
+		if (!awaits_more || turns_left() || inbox)
 			continue;
 		pthread_mutex_unlock(&stream_lock);
-		linger();
+		await_more();
 		pthread_mutex_lock(&stream_lock);
 	}
 	return NULL;
@@ -446,7 +447,7 @@ void driver_forget(void)
 	atomic_store(&driven, false);
 	atomic_store(&waiters, 0);
 	atomic_store(&candidates, 0);
-	is_driver = hurry = running = false;
+	is_driver = progress_wanted = running = false;
 	heir = NULL;
 	progress_is = AWAKE;
 }
@@ -509,11 +510,11 @@ static void set_off(const struct batch *w, bool wait)
 	bool brief = !w->on_device && (wait || is_short(w));
 
 	if (!brief)
-		hurry = true;
+		progress_wanted = true;
 	else if (!wait)
 		drive_once();
 	if (is_left_alone() && !wait &&
-	    (hurry ? progress_is != AWAKE : progress_is == ASLEEP))
+	    (progress_wanted ? progress_is != AWAKE : progress_is == ASLEEP))
 		wake_progress();
 }
 

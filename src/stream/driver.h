@@ -24,8 +24,9 @@ void driver_add(struct batch *w, bool waits);
 void driver_await(struct dicomm_request *r, uint64_t end_ns);
 /* Give what is queued a turn, unless another thread runs it. Does not wait. */
 void driver_poll(void);
-/* What is queued cannot wait for a thread that waits for it. */
-void driver_hurry(void);
+/* Wake the progress thread, unless another one runs what is queued: nobody may
+ * wait for it. */
+void driver_wake(void);
 /* Returns true if this thread runs what is queued on this communicator. In that
  * case a signal handler asks, or a function of the user that the library has
  * called. */

@@ -206,7 +206,7 @@ dicomm_result_t dicomm_request_call(dicomm_request_t request,
 			    "request_call: fn is NULL");
 	TRY(callbacks_set(request, fn, ctx));
 	if (!request_is_done(request))
-		driver_hurry();
+		driver_wake();
 	return DICOMM_SUCCESS;
 }
 

@@ -110,7 +110,7 @@ struct tp_device {
 	/* [ranks]: segments of other processes, mapped while they could be
 	 * opened, counted in their refs */
 	_Atomic(struct shm_segment *) *reached;
-	bool told; /* the warning that a way has failed was logged */
+	bool warned; /* the warning that a way has failed was logged */
 	struct shm_offer offer;
 	enum cma_mode cma;
 	uint64_t core_cache_bytes;
@@ -686,12 +686,12 @@ static dicomm_result_t next_way(struct tp_peer *peer, enum shm_how how,
 	if (kill(peer->address.pid, 0) < 0 && errno == ESRCH)
 		return FAIL(DICOMM_ERR_REMOTE, "shm: rank %d (process %d): %s",
 			    peer->rank, peer->address.pid, why);
-	if (!dev->told)
+	if (!dev->warned)
 		log_warn("shm: rank %d: cannot %s memory of rank %d (process "
 			 "%d): %s; it goes through the ring from now on",
 			 dev->config.rank, how == SHM_MAP ? "map" : "read",
 			 peer->rank, peer->address.pid, why);
-	dev->told = true;
+	dev->warned = true;
 	if (how == SHM_MAP)
 		peer->maps_nothing = true;
 	else
