@@ -40,12 +40,12 @@ static void ask(struct shm_ring *ring, struct shm_pull *pull)
 }
 
 dicomm_result_t shm_pull_begin(struct shm_ring *ring, struct shm_pull pulls[],
-			       uint64_t done, uint64_t seq, void *dst,
+			       uint64_t consumed, uint64_t seq, void *dst,
 			       uint64_t from, uint64_t len)
 {
 	struct shm_pull *pull = &pulls[slot_of(ring, seq)];
 
-	if (seq > done + ring->seg->head->slots)
+	if (seq > consumed + ring->seg->head->slots)
 		return DICOMM_AGAIN;
 	*pull = (struct shm_pull){
 		.dst = dst, .seq = seq, .from = from, .left = len};

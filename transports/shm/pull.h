@@ -27,9 +27,9 @@ struct shm_pull {
 
 /* Ask for len bytes at an address of the sender that message seq refers to.
  * AGAIN: the slot of that number may still hold an earlier message; the last
- * one that was released is `done`. */
+ * one that was released is `consumed`. */
 dicomm_result_t shm_pull_begin(struct shm_ring *ring, struct shm_pull pulls[],
-			       uint64_t done, uint64_t seq, void *dst,
+			       uint64_t consumed, uint64_t seq, void *dst,
 			       uint64_t from, uint64_t len);
 /* Take what has come for message seq. IN_PROGRESS: that was not all. */
 dicomm_result_t shm_pull_poll(struct shm_ring *ring, struct shm_pull pulls[],

@@ -68,7 +68,7 @@ struct out {
 struct in {
 	struct shm_ring *ring; /* counted in its refs; NULL: not connected */
 	struct shm_tail *tail;
-	uint64_t done;     /* number of the last message that was released */
+	uint64_t consumed; /* number of the last message that was released */
 	uint64_t quiet_at; /* number of a message; see unmap_freed() */
 	struct shm_pull *pulls; /* [slots]; NULL: every way has worked */
 };
@@ -617,7 +617,7 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 
 	if (__builtin_expect(peer->reading, 0))
 		reading_end(peer);
-	in->done = seq;
+	in->consumed = seq;
 	atomic_store_explicit(&in->tail->released, seq, memory_order_release);
 	shm_doorbell_notify(peer->doorbell);
 	return DICOMM_SUCCESS;
@@ -753,7 +753,7 @@ static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 		in->pulls = calloc(peer->dev->config.slots, sizeof(*in->pulls));
 	if (!in->pulls)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
-	status = shm_pull_begin(in->ring, in->pulls, in->done, seq,
+	status = shm_pull_begin(in->ring, in->pulls, in->consumed, seq,
 				(uint8_t *)dst + got,
 				shm_ref_address(ref) + offset + got, len - got);
 	shm_doorbell_notify(peer->doorbell);
@@ -810,7 +810,7 @@ static void unmap_freed(struct tp_peer *peer)
 			peer->in[c].quiet_at = last_arrived(peer, &peer->in[c]);
 	}
 	for (int c = 0; c < TP_CLASSES; c++)
-		if (peer->in[c].done < peer->in[c].quiet_at)
+		if (peer->in[c].consumed < peer->in[c].quiet_at)
 			return;
 	shm_mappings_unmap_marked(peer->mappings, peer->seg);
 	peer->marked = false;
