@@ -46,14 +46,15 @@ void engine_free_spare(struct dicomm_comm *comm);
  * that returns false because its time is used up. A failure becomes the fault
  * of the communicator. */
 bool engine_wait(struct waiter *w, struct operation *op, bool alone);
-/* For a call that this thread runs on the fast path and is about to lend the
- * data path: op takes its place in its queue, and gives it up. */
-void engine_hold_place(struct operation *op);
-void engine_give_place(struct operation *op);
 bool engine_watch(const struct waiter *w, struct operation *op);
 /* Does the same checks for an operation that waits while this thread checks
  * another one. Returns true if they were due. */
 bool engine_look(struct waiter *w, struct operation *op);
+
+/* While a call of the fast path lends the data path, op stands for it in the
+ * queue of that call. engine_give_place() takes op out again. */
+void engine_hold_place(struct operation *op);
+void engine_give_place(struct operation *op);
 
 /* Gives the call its number, and logs it for peers that ask. */
 static inline uint64_t engine_number(struct dicomm_comm *comm,

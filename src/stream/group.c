@@ -174,8 +174,8 @@ static dicomm_result_t take_fences(struct item *items, size_t n,
 	return status;
 }
 
-/* Hand calls to the progress thread. Waits for them if one is a blocking call
- * of a host rank. */
+/* Queue calls for the driver. Waits for them if one is a blocking call of a
+ * host rank. */
 static dicomm_result_t submit(struct item *items, size_t n,
 			      const struct local_work *before)
 {
@@ -319,7 +319,7 @@ static dicomm_result_t launch(struct group *g)
 	if (status != DICOMM_AGAIN)
 		return status;
 	status = submit(g->items, n, g->before);
-	g->n = 0; /* the progress thread owns the counts now */
+	g->n = 0; /* the batch owns the counts now */
 	return status;
 }
 

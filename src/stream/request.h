@@ -16,8 +16,8 @@
 struct dicomm_request {
 	uint64_t magic;
 	int generation; /* of the process that made it */
-	/* Who may still use it: its owner, the progress thread, the thread of
-	 * its callback. 0: it is on the stack of its waiter. */
+	/* Its users: its owner, the driver until it is done, the thread of its
+	 * callback. 0: it is on the stack of its waiter. */
 	_Atomic unsigned refs;
 	_Atomic uint32_t state; /* enum request_state */
 	dicomm_result_t status; /* and the text; once it is done */
