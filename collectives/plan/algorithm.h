@@ -28,7 +28,7 @@ enum coll {
 	COLL_GATHERV,
 	COLL_SCATTERV,
 	COLL_BARRIER,
-	/* From here on: single steps, for which there are no algorithms. */
+	/* The following are single steps. There are no algorithms for them. */
 	COLL_SEND,
 	COLL_RECV,
 	/* Involves no other rank. */
@@ -49,12 +49,13 @@ const char *coll_name(enum coll coll); /* Returns the name of a collective, such
 enum coll coll_from_name(const char *name);
 bool coll_reduces(enum coll coll);
 bool coll_rooted(enum coll coll);
-/* Does some buffer have one block for each rank? */
+/* Returns true if the send or the receive buffer has one block for each
+ * rank. */
 bool coll_has_blocks(enum coll coll);
-/* Does each rank's block have its own length, as in alltoallv? */
+/* Returns true if each rank's block has its own length, as in alltoallv. */
 bool coll_has_counts(enum coll coll);
-/* Does only a pair of ranks know the length of what passes between them? Else
- * all ranks know all lengths. */
+/* Returns true if only the two ranks of a pair know the length of the blocks
+ * between them. Otherwise, all ranks know all lengths. */
 static inline bool coll_counts_in_pairs(enum coll coll)
 {
 	return coll == COLL_ALLTOALLV || coll == COLL_GATHERV ||
@@ -72,8 +73,8 @@ void coll_layout(enum coll coll, int rank, int ranks, int root,
  * What an algorithm may know about a call. All ranks have the same values,
  * except for the rank itself and whether its call is in place.
  *
- * The reduction operator may ask for more than a reduction. It may scale the
- * inputs first (prescale: avg of floats, premulsum) or divide the result
+ * The reduction operator may need more than a reduction. Its inputs may have to
+ * be scaled (prescale: avg of floats, premulsum), or its result to be divided
  * (postdivide: avg of integers). An algorithm handles both by reading its input
  * through shape_input() and by calling shape_result() for each final result.
  */
@@ -107,8 +108,8 @@ struct work {
 	uint64_t reduce_bytes, copy_bytes;
 	uint64_t total_bytes; /* wire, reduced and copied bytes of ALL ranks;
 			       * the cores of a node share that work */
-	bool returns;         /* a slice goes up a link and later comes back
-			       * down it */
+	bool returns; /* a slice goes up a link and later comes down the same
+			 link */
 };
 
 struct algorithm {
@@ -138,8 +139,7 @@ const struct algorithm *algorithm_find(enum coll coll, const char *name);
 dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,
 			       struct plan *p);
 
-/* Reports the steps of rank s->rank to `tell`, one by one, without keeping a
- * plan. */
+/* Calls `tell` for each step of rank s->rank, without keeping a plan. */
 dicomm_result_t algorithm_tell(const struct algorithm *a, const struct shape *s,
 			       plan_tell *tell, void *ctx);
 
@@ -155,8 +155,8 @@ void work_direct(const struct shape *s, uint64_t bytes, struct work *w);
 void work_ordered(const struct shape *s, uint64_t bytes, struct work *w);
 /* The same, for algorithms that pass all of it round the ring of all ranks. */
 void work_ring(const struct shape *s, uint64_t bytes, struct work *w);
-/* The same, for pairs of ranks that exchange blocks of twice, or half, as many
- * ranks from round to round. */
+/* The same, for pairs of ranks that exchange blocks; from round to round, the
+ * blocks are those of twice, or of half, as many ranks. */
 void work_doubling(const struct shape *s, uint64_t bytes, struct work *w);
 /* The same, for a binomial tree with the blocks of a subtree in one message, or
  * in two if they wrap. */
@@ -249,7 +249,7 @@ struct span shape_input(struct plan *p, const struct shape *s, struct span span,
 /* Appends all steps of an all-reduce of an extra rank, one beyond a power of
  * two: it hands its input to its partner, and gets the result. */
 void shape_extra(struct plan *p, const struct shape *s, int partner);
-/* The caller says that the span holds the complete reduction. Appends a
+/* To be called for a span that holds the complete reduction. Appends a
  * STEP_DIVIDE if the operator divides its result. */
 void shape_result(struct plan *p, const struct shape *s, struct span span);
 

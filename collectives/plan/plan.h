@@ -90,9 +90,9 @@ struct step {
 	uint32_t dep_first, dep_count;
 };
 
-/* A callback that is told of a step instead of keeping it. The length of what
- * the step sends, or else writes, is `taken` of `parts` parts of nblocks
- * blocks. A fold is reported as the reductions it consists of. */
+/* A callback that gets each step, when the plan does not keep steps. The step
+ * sends, or otherwise writes, `taken` of `parts` parts of nblocks blocks. A
+ * fold is reported as single reductions. */
 typedef void plan_tell(void *ctx, enum step_kind kind, int peer,
 		       uint32_t nblocks, uint32_t taken, uint32_t parts);
 
@@ -181,8 +181,8 @@ static inline struct span plan_like(struct span span, uint32_t block)
 	return span;
 }
 
-/* Returns true if nothing is left to do for a step that sends or writes `span`:
- * because the span is empty, or because tell() was told of the step. */
+/* Returns true if a step that sends or writes `span` need not be appended: the
+ * span is empty, or the step was reported to tell(). */
 static inline bool plan_told(struct plan *p, enum step_kind kind, int peer,
 			     struct span span)
 {
@@ -195,7 +195,7 @@ static inline bool plan_told(struct plan *p, enum step_kind kind, int peer,
 	return true;
 }
 
-/* Appends a message step of which tell() has not been told. */
+/* Appends a message step that was not reported to tell(). */
 void plan_message(struct plan *p, enum step_kind kind, int peer,
 		  struct span dst, struct span a);
 
@@ -227,7 +227,7 @@ void plan_scale(struct plan *p, struct span dst, struct span a);
 void plan_divide(struct plan *p, struct span dst, struct span a);
 void plan_fold(struct plan *p, struct span dst, struct span a,
 	       uint32_t first_block, uint32_t n);
-/* Called by build() if it cannot go on; plan_finish() returns `status`. */
+/* Called by build() if it fails; plan_finish() returns `status`. */
 void plan_fail(struct plan *p, dicomm_result_t status);
 /* Sets the largest message of any rank, as a fraction of a slice. Needed if
  * some ranks only have smaller messages than others. */

@@ -20,7 +20,7 @@
 
 enum schedule_result {
 	SCHEDULE_DONE,   /* finished; its source or destination is free */
-	SCHEDULE_POSTED, /* started; finished() tells when it has finished */
+	SCHEDULE_POSTED, /* started; finished() returns when it has ended */
 	SCHEDULE_AGAIN,  /* cannot start now: no credit, or nothing has
 			  * arrived */
 	SCHEDULE_FAILED
@@ -43,10 +43,10 @@ struct schedule_io {
 	enum schedule_result (*start)(void *ctx, const struct step *step,
 				      uint32_t s, uint64_t slice,
 				      uint64_t number);
-	/* Tells whether a step has finished a slice. The schedule asks for the
-	 * oldest slice of the step that it does not know to be finished. That
-	 * may be one for which start() returned SCHEDULE_DONE, if an older one
-	 * was still posted then. */
+	/* Returns whether a step has finished a slice. The schedule calls it
+	 * for the oldest slice of the step that is not known to be finished.
+	 * start() may have returned SCHEDULE_DONE for that slice while an older
+	 * one was still posted. */
 	enum schedule_result (*finished)(void *ctx, const struct step *step,
 					 uint32_t s, uint64_t slice,
 					 uint64_t number);
@@ -57,7 +57,7 @@ struct schedule {
 	uint64_t slices;
 	/* The number of copies of the scratch blocks. Slice k uses copy k %
 	 * window, so no step may be `window` or more slices ahead of the
-	 * slowest one. */
+	 * slowest step. */
 	uint64_t window;
 	uint64_t *posted, *done; /* [step]: slices started, slices finished */
 	uint32_t first;          /* all steps below this one have finished all

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks what can be said of a tensor and its boxes, before any plan. */
+/* Checks a tensor and its boxes before a plan is made. */
 #ifndef DICOMM_COLLECTIVES_REDISTRIBUTE_CHECK_H
 #define DICOMM_COLLECTIVES_REDISTRIBUTE_CHECK_H
 

@@ -20,24 +20,24 @@ enum collect_kind {
 struct collect_piece {
 	uint32_t round;
 	uint8_t kind; /* enum collect_kind */
-	/* Enum redist_place. REDIST_STAGED: in the message, or where a sum
-	 * reads it. */
+	/* enum redist_place. REDIST_STAGED: in the message, or in the input of
+	 * a sum. */
 	uint8_t from, to;
 	bool is_run;
 	int peer;
 	uint32_t tensor, elem;
-	/* In elements; from_at of a send from staging memory: in sums, the one
-	 * whose result it sends. */
+	/* In elements. For a send from staging memory, from_at is the index in
+	 * sums of the sum whose result it sends. */
 	uint64_t from_at, to_at;
 	uint64_t bytes;
-	uint32_t shape; /* of its copy; see redist_plan.axes */
+	uint32_t shape; /* shape of its copy; see redist_plan.axes */
 	/* Set by make.c: its place in staging memory, in bytes. */
 	uint64_t staged;
 };
 
 struct collect_sum {
 	uint32_t round, tensor, elem;
-	/* In inputs: pieces that were received, or are local. */
+	/* Range in inputs: pieces that were received, or are local. */
 	uint32_t first, terms;
 	uint64_t n;
 	bool is_run; /* the target box is contiguous */
@@ -45,7 +45,8 @@ struct collect_sum {
 	 * until then it is kept in staging memory. */
 	bool kept;
 	uint64_t to_at;
-	uint32_t shape; /* of the copy from staging memory to the target */
+	uint32_t
+		shape; /* shape of the copy from staging memory to the target */
 };
 
 /* An array that grows. */

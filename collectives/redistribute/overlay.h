@@ -29,7 +29,7 @@ struct overlay {
 	struct overlay_class *classes;
 	uint32_t nclasses;
 	struct overlay_holder *holders;
-	int64_t *room; /* owned; for the sweep */
+	int64_t *room; /* owned; memory for the sweep */
 };
 
 struct overlay_cell {

@@ -13,7 +13,7 @@
 
 #include "collectives/redistribute/overlay.h"
 
-/* As the box of an owner: it does not want the result. */
+/* Box of an owner that does not want the result. */
 #define OWNERS_NO_BOX UINT32_MAX
 
 struct owners {
@@ -22,10 +22,10 @@ struct owners {
 	struct overlay_holder *list;
 	uint32_t n;
 	bool all_make;
-	/* The rest is used by owners_find(). [rank] */
+	/* Used by owners_find(). [rank] */
 	struct owners_rank {
 		uint32_t held; /* number of terms */
-		int last;      /* the last of them, or -1 */
+		int last;      /* the last of these terms, or -1 */
 		uint32_t box;
 		bool counted;
 	} * rank;

@@ -17,9 +17,10 @@ struct rounds {
 	struct rounds_rank {
 		/* The last round with a first hop of this rank. */
 		uint32_t round;
-		/* Bytes in that round, and in the next one. */
+		/* Bytes of staging memory in that round, and in the next
+		 * one. */
 		uint64_t now, next;
-		/* What the current piece adds. */
+		/* Bytes that the current piece adds to them. */
 		uint64_t add_now, add_next;
 		uint8_t touched;
 	} * rank;
@@ -29,7 +30,7 @@ struct rounds {
 
 dicomm_result_t rounds_make(struct rounds *r, int ranks, uint64_t staging);
 void rounds_free(struct rounds *r);
-/* Says that the current piece takes `now` bytes of staging memory of a rank in
+/* Adds to the current piece: it needs `now` bytes of a rank's staging memory in
  * its round, and `next` bytes in the round after it. */
 void rounds_add(struct rounds *r, int rank, uint64_t now, uint64_t next);
 /* Returns the round of the current piece, and begins the next piece. No rank

@@ -4,10 +4,10 @@
  *
  * In each way, one rank reads the piece for each term and sends it to an owner.
  * The owner adds up the terms and passes the result on to other ranks that want
- * it. The owner of a sum need not want the result itself. Ways differ in who
- * owns what: every rank what it wants (direct), each rank a share (scatter), or
- * one rank everything (leader). All of this follows from the description and
- * the links, so all ranks find the same.
+ * it. The owner of a sum need not want the result itself. Ways differ in the
+ * owners: each rank owns what it wants (direct), each rank owns a share
+ * (scatter), or one rank owns everything (leader). All of this follows from the
+ * description and the links, so all ranks find the same.
  */
 #ifndef DICOMM_COLLECTIVES_REDISTRIBUTE_WAYS_H
 #define DICOMM_COLLECTIVES_REDISTRIBUTE_WAYS_H
@@ -31,11 +31,12 @@ struct ways_delivery {
 	size_t tensor;
 	const struct overlay *overlay;
 	int64_t lo[DICOMM_AXES], hi[DICOMM_AXES];
-	/* [terms]: where each term is read. */
+	/* [terms]: the rank and box from which each term is read. */
 	const struct overlay_holder *from;
 	int terms;
 	bool adds;                   /* there are several terms, or a weight */
-	struct overlay_holder owner; /* box: OWNERS_NO_BOX of a sum only */
+	struct overlay_holder owner; /* its box may be OWNERS_NO_BOX if it is
+					the owner of a sum */
 	const struct overlay_holder *others;
 	uint32_t nothers;
 	/* Further boxes of a rank with the same elements. When the piece has
@@ -46,8 +47,8 @@ struct ways_delivery {
 
 struct ways_fns {
 	dicomm_result_t (*deliver)(void *ctx, const struct ways_delivery *d);
-	/* Called for a rank that wants what it holds, to copy it from source to
-	 * target. */
+	/* Called for a rank that wants elements that it holds itself, to copy
+	 * them from source to target. */
 	dicomm_result_t (*keep)(void *ctx, const struct ways_delivery *d);
 };
 

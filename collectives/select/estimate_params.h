@@ -31,10 +31,10 @@ struct estimate_params {
 
 #define MEMORY_SPANS 3
 
-/* How fast one core copies, by how many bytes the copies read and write in all:
- * from caches, or from memory. */
+/* How fast one core copies, for different numbers of bytes that the copies
+ * touch in all: these fit into a cache, or do not. */
 struct memory_rates {
-	uint64_t bytes[MEMORY_SPANS];       /* at most so many, ascending */
+	uint64_t bytes[MEMORY_SPANS]; /* upper bound of each entry, ascending */
 	uint64_t bytes_per_s[MEMORY_SPANS]; /* 0: not known */
 };
 
