@@ -92,8 +92,8 @@ struct accel_work {
 	 * has none. */
 	const char *queues;
 	unsigned (*caps)(int index); /* bits of enum accel_caps */
-	/* Returns true if ptr is memory of a device of this kind, and says in
-	 * *owner which one. Logs nothing. */
+	/* Returns true if ptr is memory of a device of this kind, and stores
+	 * which one in *owner. Logs nothing. */
 	bool (*owner)(const void *ptr, struct accel_owner *owner);
 
 	/* Open a stream that the user created and keeps until close(); native
@@ -106,13 +106,13 @@ struct accel_work {
 	 * `other`, so that both can run side by side. */
 	dicomm_result_t (*open_beside)(struct accel_stream *other,
 				       struct accel_stream **s);
-	/* Queued work still runs. */
+	/* Work that is already queued still runs. */
 	void (*close)(struct accel_stream *s);
 
-	/* Load what the kernels for a type need, or know how to when they are
-	 * first needed, if that waits for no stream. May wait for the device.
-	 * Returns DICOMM_ERR_UNSUPPORTED, without a log line, if the device
-	 * cannot compute that type; the last error says why. */
+	/* Load the kernels for a type now, or at their first use if loading
+	 * them then waits for no stream. May wait for the device. Returns
+	 * DICOMM_ERR_UNSUPPORTED, without a log line, if the device cannot
+	 * compute that type; the last error says why. */
 	dicomm_result_t (*prepare)(struct accel_stream *s,
 				   dicomm_datatype_t type);
 	/* For a type that the device cannot compute: from now on the host
@@ -186,7 +186,8 @@ struct accel_work {
 	 * index cannot read it. */
 	dicomm_result_t (*reach)(int index, int other);
 
-	/* Find the allocation that ptr lies in, whoever allocated it. */
+	/* Find the allocation that ptr lies in, of the library or of the
+	 * user. */
 	dicomm_result_t (*allocation)(const void *ptr,
 				      struct accel_allocation *a);
 	/* Export and import the allocation that ptr lies in, for another
@@ -237,9 +238,9 @@ extern const struct accel *const accels[];
 /* Returns true if this process has loaded the library of that name.
  * Loads nothing. */
 bool accel_has_loaded(const char *library);
-/* Returns true if this process may have loaded it: the name of a loaded library
- * begins as that does, up to the dot. Opens no file, while the loader searches
- * all its folders for a library that is not loaded. */
+/* Returns true if this process may have loaded it: a loaded library has the
+ * same name up to the dot. Opens no file, whereas the loader searches all its
+ * folders for a library that is not loaded. */
 bool accel_may_have_loaded(const char *library);
 
 /* Find the kind and index of a device name ("host", "cuda:1"). Returns NULL,

@@ -128,7 +128,7 @@ static char none_why[256];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct memory *allocated, *mapped;
 
-/* ---- what there is ---- */
+/* ---- what the driver can do ---- */
 
 static dicomm_result_t status_of(int error)
 {
@@ -345,10 +345,9 @@ static bool gpu_owns(const void *ptr, struct accel_owner *owner)
 	return gpu_count(why, sizeof(why)) && gpu_owner(ptr, owner);
 }
 
-/* Find the allocation of ptr and its device. Managed memory gets no id and
- * no size: it has no place that others could rely on. A NIC that is given
- * its address would keep to pages of the host, while kernels use those of
- * the device. */
+/* Find the allocation of ptr and its device. Managed memory gets no id and no
+ * size, because its pages move: a NIC that registers its address would use
+ * pages of the host, while kernels use those of the device. */
 static dicomm_result_t allocation(const void *ptr, int *index,
 				  struct accel_allocation *a)
 {
@@ -457,7 +456,7 @@ static void gpu_mem_unimport(int index, void *base)
 
 /* Pin host memory for the devices. Most drivers pin only memory that the
  * process may write, even if the device only loads it. So memory that is mapped
- * for loads becomes writable, which nobody makes use of. Where the driver can
+ * only for loads becomes writable, but nothing writes it. Where the driver can
  * pin memory read-only, it stays read-only. */
 static int host_pin(void *host, size_t bytes, bool loads)
 {
@@ -554,9 +553,9 @@ static void gpu_unmap_host(int index, void *host)
 	gpu_leave();
 }
 
-/* The dma-buf covers whole pages around the allocation. If the range reaches
- * beyond the end of what the driver calls one allocation, it covers the pages
- * around the range. */
+/* The dma-buf covers the whole pages around the allocation. If the range
+ * extends beyond the end of the driver's allocation, it covers the pages around
+ * the range. */
 static dicomm_result_t gpu_dmabuf(const void *ptr, size_t bytes, int *fd,
 				  uint64_t *offset)
 {
@@ -654,8 +653,8 @@ static dicomm_result_t gpu_open(int index, void *native,
 	status = stream_new(index, handle, false, &s);
 	if (status == DICOMM_SUCCESS)
 		s->native = native;
-	/* A communicator may open the default stream only to open others beside
-	 * it, so a capture is no reason to refuse it here. */
+	/* A communicator may open the default stream only to create others on
+	 * its device, so this does not fail during a capture. */
 	if (status == DICOMM_SUCCESS && native)
 		status = refuse_capture(s);
 	if (status == DICOMM_SUCCESS) {
@@ -727,9 +726,9 @@ static dicomm_result_t image_load(int index, int module, char *why, size_t len)
 	return DICOMM_ERR_UNSUPPORTED;
 }
 
-/* Load what the runtime's compiler makes of the source. The code is never
- * freed after success, since a driver may read it for as long as the module
- * is loaded. */
+/* Compile the source with the runtime's compiler, and load the result. On
+ * success the code is never freed, because a driver may read it as long as the
+ * module is loaded. */
 static dicomm_result_t source_load(int index, int module, char *why, size_t len)
 {
 	void *code = NULL;

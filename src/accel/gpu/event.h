@@ -35,12 +35,12 @@
  * for at most ARRIVES_NS. */
 #define TRY_NS 20000
 #define ARRIVES_NS UINT64_C(2000000000)
-/* How long a word may stay unchanged, in nanoseconds, before the library asks
- * the driver whether the device has failed. That call costs a thousandth of the
- * interval, and an error is still known soon enough. */
+/* How long a word may stay unchanged, in nanoseconds, before the library checks
+ * with the driver whether the device has failed. The call takes a thousandth of
+ * this time, so it costs little, and errors are still found soon. */
 #define SILENT_NS UINT64_C(1000000)
-/* Words start shortly before the wrap, so that each test runs through it,
- * rather than only after four thousand million operations. */
+/* Numbers start shortly before they wrap around, so that every test covers
+ * that; otherwise it would happen only after 2^32 operations. */
 #define FIRST_NUMBER (UINT32_MAX - 3)
 
 struct mark {
@@ -59,7 +59,7 @@ struct accel_event {
 	uint64_t since_ns; /* clock_ns() of that record */
 };
 
-/* Asks whether a device has failed; all events of the device share it. */
+/* Checks whether a device has failed; all events of the device share it. */
 static struct watch {
 	int users;         /* events that have a word; under the lock */
 	gpu_stream stream; /* exists while users > 0 */
@@ -125,8 +125,8 @@ static int mark_write(int index, gpu_stream stream, struct mark *m)
 /* ---- what a device does ---- */
 
 /* Find out whether a stream of the device writes a word. A driver may have the
- * function and refuse it, or lose the write, so wait for a number to arrive.
- * One that arrives after the time-out does no harm. The caller holds the
+ * function and refuse it, or lose the write, so wait for a number to arrive. If
+ * it arrives after the time-out, that does no harm. The caller holds the
  * lock. */
 static dicomm_result_t event_try(int index, bool *writes)
 {
@@ -179,8 +179,8 @@ static int watch_begin(int index)
 	return error;
 }
 
-/* Count one event less. `inside`: the device was entered. If the driver no
- * longer lets anybody enter, the stream is not destroyed. */
+/* Count one event less. `inside`: the device was entered. If the device can no
+ * longer be entered, the stream is not destroyed. */
 static void watch_end(int index, bool inside)
 {
 	if (!--watches[index].users && inside)
@@ -188,16 +188,15 @@ static void watch_end(int index, bool inside)
 }
 
 /*
- * Ask the driver, at most each SILENT_NS, whether the device has failed: a
- * failed context writes no word. A failure concerns the whole context, so a
- * stream of the library shows it as well as the user's stream, which may be
- * gone. The event for that is the driver's, which is free while the record is
- * in the word.
+ * Check with the driver, at most each SILENT_NS, whether the device has failed:
+ * a failed context writes no word. A failure affects the whole context. So this
+ * queries a stream of the library, because the user's stream may be gone. It
+ * uses the driver's event, which is unused while the record is in the word.
  *
- * The driver looks only if work is under way, and recording an event on an idle
- * stream is no work. So the stream first waits for a number that the word has
- * long had. A thread that finds an error restores asked_ns, so that the next
- * one asks at once.
+ * The driver checks only while work is under way, and recording an event on an
+ * idle stream is not work. So the stream first waits for a number that the word
+ * has reached long ago. A thread that finds an error restores asked_ns, so that
+ * the next thread checks at once.
  */
 static dicomm_result_t watch_ask(const struct accel_event *e)
 {

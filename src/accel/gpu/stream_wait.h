@@ -155,7 +155,7 @@ static void word_release(struct word *w, uint64_t times)
 
 /* ---- what a device does ---- */
 
-/* The stream of the library that the probe watches. */
+/* A stream of the library, for the probe. */
 struct ours {
 	int index;
 	gpu_stream stream;
@@ -165,8 +165,8 @@ struct ours {
 };
 
 /* Find out whether the stream reaches its end within that time. An event on an
- * idle stream would be reached at once, wherever the hardware queue is. So the
- * stream first waits for a value that is already there, which counts as
+ * idle stream is reached at once, whatever happens in the hardware queue. So
+ * the stream first waits for a value that is already there, which counts as
  * work. */
 static int reaches_end(const struct ours *o, uint64_t within_ns, bool *does)
 {
@@ -188,9 +188,10 @@ static int reaches_end(const struct ours *o, uint64_t within_ns, bool *does)
 	return error == GPU_NOT_READY ? GPU_SUCCESS : error;
 }
 
-/* Find out whether a held stream `users` holds up the library's stream. Work of
- * others on the device could look like that. So the library's stream has to
- * reach its end before the hold, and again at once after it has ended. */
+/* Find out whether a held stream `users` holds up the library's stream. Other
+ * work on the device could have the same effect. So the library's stream has to
+ * reach its end before the hold begins, and again right after the hold has
+ * ended. */
 static bool holds_up(struct word *w, gpu_stream users, const struct ours *o)
 {
 	bool before = false, meanwhile = true, after = false;
@@ -207,8 +208,8 @@ static bool holds_up(struct word *w, gpu_stream users, const struct ours *o)
 /* Drivers run many streams on few hardware queues, where one that waits holds
  * up those behind it. The library's streams have another priority, and so
  * perhaps other queues: find out whether they advance while a user's stream is
- * held, and warn if not. If the probe itself fails, nothing else does. Copies
- * have queues of their own, which this does not try. */
+ * held, and warn if not. A failure of the probe has no other effect. Copies
+ * have queues of their own, which are not probed. */
 static void warn_of_queues(int index, struct word *w, bool waits,
 			   gpu_stream users)
 {
@@ -238,9 +239,9 @@ static void warn_of_queues(int index, struct word *w, bool waits,
 		word_put(open);
 }
 
-/* Find out whether the device can wait for a word. Drivers report that in ways
- * that depend on their age, so queue a wait for a value that is already there
- * and see whether the driver accepts it. */
+/* Find out whether the device can wait for a word. How drivers report that
+ * depends on their version. So queue a wait for a value that is already there,
+ * and check whether the driver accepts it. */
 static dicomm_result_t stream_wait_probe(int index, bool *waits)
 {
 	gpu_stream stream = NULL;

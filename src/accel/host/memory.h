@@ -12,7 +12,7 @@
 
 /* Returns true if [addr, addr + len) lies in one allocation; then *where is its
  * export and *offset the place of addr in it. Any thread. Takes no lock and
- * does no system call, since the engine asks for each large message. */
+ * makes no system call, because the engine calls it for each large message. */
 bool host_memory_find(const void *addr, size_t len, struct accel_export *where,
 		      size_t *offset);
 /* Map a neighbour's allocation, never one of this process. */

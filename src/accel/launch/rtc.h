@@ -48,7 +48,7 @@ typedef void *rtc_program;
 
 struct rtc {
 	char name[32];  /* soname of the library */
-	char build[64]; /* tells its file from others; "" if unknown */
+	char build[64]; /* build id of its file; "" if unknown */
 	const char *(*error_text)(rtc_result);
 #define F(name, symbol, parameters) rtc_result(*name) parameters;
 	RTC_FUNCTIONS(F)
@@ -71,8 +71,8 @@ bool rtc_open_hiprtc(struct rtc *r, void *runtime, int major, char *why,
  * Compile kernels for a device. rtc_cuda() compiles one module for compute
  * capability arch / 10, to PTX if `text`, otherwise to a binary. rtc_hip()
  * compiles all modules to one object for HIP's current device. Each returns
- * memory that the caller frees, or NULL with the reason in why. What rtc_cuda()
- * has made is kept on disk (binary_cache.h).
+ * memory that the caller frees, or NULL with the reason in why. The results of
+ * rtc_cuda() are kept on disk (binary_cache.h).
  */
 void *rtc_cuda(const struct rtc *r, enum launch_module module, int arch,
 	       bool text, char *why, size_t len);

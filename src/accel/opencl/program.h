@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The kernels of an OpenCL device: one program for each kernel, made when it is
- * first needed. All of them would take a runtime half a minute, one takes it
- * less than a second. It is built from the source, or read from the folder
- * where an earlier process has kept it (binary_cache.h).
+ * first needed. To build all of them would take a runtime half a minute; one
+ * takes less than a second. It is built from the source, or read from the
+ * folder where an earlier process has kept it (binary_cache.h).
  */
 #ifndef DICOMM_ACCEL_OPENCL_PROGRAM_H
 #define DICOMM_ACCEL_OPENCL_PROGRAM_H

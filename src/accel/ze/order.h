@@ -12,7 +12,7 @@
  *   event.
  *
  * Events and lists are reused and never destroyed. An event is reused only
- * after it has happened and all that waited for it has gone on.
+ * after it was signaled and everything that waited for it has passed it.
  *
  * Functions return a ze_result. Threads: any.
  */
@@ -45,7 +45,8 @@ struct ze_place {
 	ze_device device;
 	uint32_t ordinal; /* queue group with compute queues */
 	uint32_t queues;  /* number of queues in that group */
-	uint32_t ours;    /* which of these queues the library's lists use */
+	uint32_t
+		ours; /* the number of the queue that the library's lists use */
 };
 extern struct ze_place ze_places[ZE_DEVICES];
 
@@ -55,7 +56,7 @@ struct ze_mark;
 enum ze_apart {
 	ZE_APART,
 	ZE_TOGETHER,
-	ZE_BUSY, /* the list does not advance even without a hold: unknown */
+	ZE_BUSY, /* unknown: the list does not advance even without a hold */
 };
 /* Find out whether a list of the library, on that queue and with that priority,
  * advances while a list with the users' priority waits for the host. Takes up
@@ -70,7 +71,7 @@ int ze_list_new(int index, uint32_t priority, struct ze_list **list);
 int ze_list_of(int index, void *native, struct ze_list **list);
 /* Fails if the loader cannot tell. */
 int ze_list_is_immediate(const struct ze_list *list, uint8_t *immediate);
-/* Work on the list still runs. */
+/* Work that is on the list still runs. */
 void ze_list_close(struct ze_list *list);
 int ze_list_copy(struct ze_list *list, void *dst, const void *src,
 		 size_t bytes);
