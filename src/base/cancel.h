@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread that pthread_cancel() ended within a call would leave locks held and
- * half a message behind, and other threads would wait for it for ever. So calls
- * hold cancellation off before they do what it could end: where the data path
- * begins to wait or makes system calls (comm_hold() in src/core/comm.h), in
- * whatever takes a slower path, and while a message is written.
+ * If pthread_cancel() ended a thread within a call, its locks would stay held
+ * and its message half written, and other threads would wait for ever. So a
+ * call holds cancellation off wherever it reaches a cancellation point: where
+ * the data path begins to wait or makes system calls (comm_hold() in
+ * src/core/comm.h), on all slower paths, and while a log line is written.
  */
 #ifndef DICOMM_BASE_CANCEL_H
 #define DICOMM_BASE_CANCEL_H
 
-/* In pairs, which may contain each other. */
+/* Calls come in pairs, which may be nested. */
 void cancel_hold(void);
 void cancel_release(void);
 

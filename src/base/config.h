@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The parameters of the library. config_rows.h has a row for each DICOMM_
- * variable: its type, default and help. Where its flags say so, the NCCL_
- * variable of the same name counts if the DICOMM_ variable is not set, and then
- * a file (config_file.h). Variables are read once, at first use, but those that
- * say who this process is in its next job each time. For an unknown DICOMM_
- * variable there is a warning that suggests the nearest name.
+ * variable: its type, default and help. If the DICOMM_ variable is not set, the
+ * NCCL_ variable of the same name counts where the flags of the row say so;
+ * then a file (config_file.h). Variables are read once, at first use; those
+ * that say which rank of which job this process is are read each time. For an
+ * unknown DICOMM_ variable there is a warning that suggests the nearest name.
  */
 #ifndef DICOMM_BASE_CONFIG_H
 #define DICOMM_BASE_CONFIG_H
@@ -24,8 +24,8 @@ enum config_key {
 
 /* Each of these functions aborts if the key has another type, which is a bug in
  * this library. Any thread may call them. */
-/* Returns "" if the variable is not set. The text stays, also if the variable
- * changes. */
+/* Returns "" if the variable is not set. The text stays valid if the variable
+ * changes later. */
 const char *config_string(enum config_key key);
 /* Returns the text for messages, in which secrets are hidden. */
 const char *config_shown(enum config_key key);
@@ -35,9 +35,9 @@ int64_t config_int(enum config_key key);
 bool config_bool(enum config_key key);
 bool config_is_default(enum config_key key);
 
-/* Refuses a bad value of a variable that protects, as DICOMM_ENCRYPT: to go on
- * with the default would be to go without. Other bad values are only warned of.
- */
+/* Fails if a variable that protects the user, such as DICOMM_ENCRYPT, has a bad
+ * value: its default would mean no protection. For other bad values there is a
+ * warning, and the default is used. */
 dicomm_result_t config_check(void);
 
 /* Fills in row `index` of the table, for dicomm_param_info(). */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parameters, in the order of their names. Who includes this file says what
- * a row becomes: ROW(name, type and default, flags, help, other fields).
+ * The parameters, in the order of their names. The file that includes this one
+ * defines what a row becomes: ROW(name, type and default, flags, help, other
+ * fields).
  *
  * STRING(default)
  * CHOICE(default, choices)

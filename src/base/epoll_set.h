@@ -3,11 +3,11 @@
  * Sets of descriptors that a thread waits for with epoll. Any thread may call
  * these functions.
  *
- * A child of fork() has a copy of every descriptor. While it keeps one, epoll
- * goes on to report what the parent has closed, with the pointer that it was
- * added with, and a TCP connection stays open. So whoever has added a
- * descriptor ends it by epoll_set_close(), and nothing else calls epoll_ctl()
- * (tests/style/epoll.sh).
+ * A child of fork() has a copy of every descriptor. As long as it keeps that
+ * copy, epoll still reports events of a descriptor that the parent has closed,
+ * with a stale pointer, and a TCP connection stays open. So every descriptor
+ * that was added is closed by epoll_set_close(), and nothing else calls
+ * epoll_ctl() (tests/style/epoll.sh).
  */
 #ifndef DICOMM_BASE_EPOLL_SET_H
 #define DICOMM_BASE_EPOLL_SET_H
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-/* These three return -1 and set errno if that fails. */
+/* These three return -1 and set errno on failure. */
 int epoll_set_open(void);
 int epoll_set_add(int set, int fd, uint32_t events, epoll_data_t data);
 int epoll_set_change(int set, int fd, uint32_t events, epoll_data_t data);

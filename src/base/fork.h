@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the library does when its process forks. The child has one thread: locks
- * that other threads held stay locked there, and what these were changing stays
- * half changed. So a fork waits for the locks below, and the child gets them
- * unlocked. Whatever has another lock starts anew in the child.
+ * What the library does when its process forks. The child has one thread. A
+ * lock that another thread held would stay locked there, and the data under it
+ * half changed. So a fork waits until the locks below are free, and the child
+ * gets them unlocked. Modules with other locks begin anew in the child.
  */
 #ifndef DICOMM_BASE_FORK_H
 #define DICOMM_BASE_FORK_H

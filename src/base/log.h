@@ -42,11 +42,12 @@ void log_repeat(void);
 /* Returns the text of the calling thread's last error; "" if there is none. */
 const char *log_last_error(void);
 void log_set_last_error(const char *text);
-/* While it is on, an error of this thread only becomes the last error: the
- * caller goes on another way, or reports it. Not nested. */
+/* While it is on, errors of this thread are not logged; they only become the
+ * last error. For a caller that tries something else then, or reports the error
+ * itself. Not nested. */
 void log_catch(bool on);
-/* While it is on, an error of this thread is a line of level info, and not the
- * last error: what fails is only tried, and the user never asked for it. Not
+/* While it is on, errors of this thread are logged at level info and do not
+ * become the last error. For attempts that the user has not asked for. Not
  * nested. */
 void log_demote(bool on);
 /* log_hold() keeps the messages of this thread back while it holds a lock that

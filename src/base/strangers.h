@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections whose other end has not proved yet that it is of this job: one
- * policy for all who listen. Anybody may open as many as he likes, and say
- * nothing. So a newcomer is always let in, and the oldest that has proved
- * nothing goes when there are too many of them, or no descriptors. A rank
- * proves who it is as soon as it is heard, so it is among the newest.
+ * Connections whose other end has not proved yet that it belongs to this job,
+ * for all listeners. Anybody may open many of these and send nothing. So a new
+ * connection is always accepted; if there are too many, or no free descriptor,
+ * the oldest one without a proof is closed. A rank sends its proof at once, so
+ * its connection is among the newest.
  *
  * The owner of the list guards it.
  */
@@ -14,28 +14,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* How many may be there beyond the ranks that may call at the same time */
+/* How many there may be in addition to one for each rank that may connect
+ * now */
 #define STRANGERS_MOST 128
 
-/* A part of each connection. All zeroes: it is in no list. */
+/* A part of each connection. All zero: it is in no list. */
 struct stranger {
 	struct stranger *next, **link;
 	void *conn;
 };
 
-/* All zeroes: empty. */
+/* All zero: empty. */
 struct strangers {
 	unsigned count;
 	struct stranger *first, **last; /* oldest first */
 };
 
 void strangers_add(struct strangers *all, struct stranger *s, void *conn);
-/* It has proved who it is, or is closed. May be in no list. */
+/* Removes a connection that has sent its proof, or is closed. It need not be in
+ * the list. */
 void strangers_remove(struct strangers *all, struct stranger *s);
-/* The oldest connection, as given to strangers_add(); NULL: there is none. */
+/* Returns the oldest connection, as given to strangers_add(), or NULL. */
 void *strangers_oldest(const struct strangers *all);
-/* The one that has to go where so many ranks may call at the same time; NULL:
- * none has to. */
+/* Returns the connection to close if that many ranks may connect at the same
+ * time; NULL: there are not too many. */
 void *strangers_surplus(const struct strangers *all, unsigned ranks);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "src/base/config.h"
 
-/* How long a host may be silent; 0: for ever. */
+/* Returns how many milliseconds a host may be silent; 0: for ever. */
 static inline unsigned tcp_silent_ms(void)
 {
 	return (unsigned)config_int(CONFIG_TCP_SILENT_MS);
@@ -50,9 +50,8 @@ static inline void tcp_tune(int fd)
 		   sizeof(silent_ms));
 }
 
-/* Why a connection has ended, by the errno that it gave. The kernel's word for
- * a host that has been silent for too long names neither the host nor the
- * parameter. */
+/* Writes why a connection has ended with this errno. The kernel's own text does
+ * not say which parameter sets the bound for a silent host; this one does. */
 static inline void tcp_reason(int error, char *text, size_t len)
 {
 	if (error == ETIMEDOUT && tcp_silent_ms())

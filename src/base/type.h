@@ -18,8 +18,8 @@ const char *type_name(dicomm_datatype_t type);
 bool type_is_float(dicomm_datatype_t type);        /* also complex */
 bool type_is_narrow_float(dicomm_datatype_t type); /* below 32 bits */
 
-/* Returns the type of numbers of which an element consists, whose kernels
- * reduce it, and turns *n elements into as many of these numbers. */
+/* Returns the scalar type whose kernels reduce this type (complex64: float32),
+ * and multiplies *n by the number of such scalars in an element. */
 dicomm_datatype_t type_plain(dicomm_datatype_t type, size_t *n);
 /* Does any operator take the type? Else it is moved only. */
 bool type_reduces(dicomm_datatype_t type);

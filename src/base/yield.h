@@ -14,14 +14,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns true if other programs have been found to want the cores of this
- * process lately. Any thread. */
+/* Returns true if other programs wanted the cores of this process a short time
+ * ago. Any thread. */
 bool cores_crowded(void);
-/* Yields, unless the cores are crowded: then, and if they are found to be, it
- * returns false, and the caller should sleep. Any thread. */
+/* Yields the core and returns true. If the cores are crowded, or the yield
+ * shows that they are, returns false: the caller should sleep. Any thread. */
 bool core_yield(void);
-/* How long this thread has been ready to run without a core since it began; 0
- * if the kernel does not tell. Reads a file. */
+/* Returns how long this thread has waited for a core, while it was ready to
+ * run, since it began; 0 if the kernel does not count that. Reads a file. */
 uint64_t core_starved_ns(void);
 
 #endif
