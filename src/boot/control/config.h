@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank passes to control_open(): who it is, how it finds the others, and
- * the functions that the control plane calls. */
+/* What a rank passes to control_open(): its rank, how it finds the other ranks,
+ * and the functions that the control plane calls. */
 #ifndef DICOMM_BOOT_CONFIG_H
 #define DICOMM_BOOT_CONFIG_H
 
@@ -16,19 +16,19 @@
  */
 struct control_events {
 	/* Rank `culprit` died or aborted (status DICOMM_ERR_REMOTE), or
-	 * reported a failure that concerns all ranks (its status). `text` says
-	 * why. Called at most once for each cause; the caller keeps the first
-	 * one. */
+	 * reported a failure that concerns all ranks (its status). `text` is
+	 * the reason. May be called several times, once for each cause; the
+	 * callee keeps the first one. */
 	void (*failed)(void *ctx, dicomm_result_t status, int culprit,
 		       const char *text);
-	/* Called instead of failed() if rank `culprit` is gone, not if it, or
-	 * another rank about it, has reported a failure. May be NULL. */
+	/* Called instead of failed() if the connection of rank `culprit` has
+	 * ended and no rank has reported a failure of it. May be NULL. */
 	void (*died)(void *ctx, int culprit, const char *text);
-	/* Rank `peer` asks which operation this rank called as number `number`
-	 * of that class. For point to point, `peer` is also the other end of
-	 * the operation. Writes one line of text ("allreduce count 10 float32
-	 * sum") and the signature of the operation. Returns false if this rank
-	 * has not called it yet, or no longer remembers it. */
+	/* Answers a query of rank `peer`: which operation did this rank call as
+	 * number `number` of that class? For point to point, `peer` is also the
+	 * other end of the operation. Writes one line of text ("allreduce count
+	 * 10 float32 sum") and the signature of the operation. Returns false if
+	 * this rank has not called it yet, or no longer remembers it. */
 	bool (*query)(void *ctx, int peer, uint32_t class, uint64_t number,
 		      uint32_t *signature, char *text, size_t len);
 	/* The thread that waits in control_allgather() calls this every now and
@@ -41,8 +41,8 @@ struct control_events {
 /* Exactly one of id and allgather must be set. */
 struct control_config {
 	int rank, ranks;
-	/* What has said how many ranks there are, for messages: a variable of a
-	 * launcher. NULL: the program. */
+	/* For messages: the variable of a launcher from which the number of
+	 * ranks comes. NULL: it comes from the program. */
 	const char *ranks_from;
 	const dicomm_unique_id_t *id;
 	dicomm_result_t (*allgather)(const void *mine, void *all, size_t len,

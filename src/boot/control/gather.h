@@ -22,7 +22,8 @@ struct gather_part {
 };
 
 struct gather {
-	struct members *members; /* receives the result; knows who is missing */
+	struct members *members; /* they receive the result; knows which ranks
+				    are missing */
 	uint64_t number;         /* counts all-gathers from 1 */
 	int complete;
 	struct gather_part *parts; /* [rank]; owned */

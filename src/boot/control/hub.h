@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The hub: the centre of one communicator's control plane, in the process of
- * rank 0. Every rank, rank 0 included, connects to it. It carries out the
- * all-gathers, passes queries on, and tells everybody who died or left.
+ * rank 0. Every rank, rank 0 included, connects to it. It runs the all-gathers,
+ * forwards queries, and sends the news of ranks that died or left to all ranks.
  */
 #ifndef DICOMM_BOOT_HUB_H
 #define DICOMM_BOOT_HUB_H
@@ -25,12 +25,12 @@ dicomm_result_t hub_open_idle(struct hub **out);
 /* Takes over all ranks with their connections, and starts them. Leaves the list
  * empty. The caller holds the lock. */
 void hub_adopt(struct hub *hub, struct members *members);
-/* Tells all other ranks about a failure that rank 0 reports. The caller holds
- * the lock. */
+/* Sends a failure that rank 0 reports to all other ranks. The caller holds the
+ * lock. */
 void hub_report(struct hub *hub, dicomm_result_t status, int culprit,
 		const char *text);
-/* Says goodbye to all ranks. If ranks are still missing, tells those that are
- * connected that rank 0 gave up, and why. hub may be NULL. */
+/* Announces to all ranks that rank 0 leaves. If ranks are still missing, sends
+ * the connected ones the reason why rank 0 gave up. hub may be NULL. */
 void hub_close(struct hub *hub, dicomm_result_t status, const char *why);
 
 #endif

@@ -16,9 +16,9 @@
 dicomm_result_t id_create(dicomm_unique_id_t *id);
 /* Stops serving an id of this process at once, because no rank will use it. */
 void id_forget(const dicomm_unique_id_t *id);
-/* If this process serves the id, tells ranks that come why they cannot meet by
- * it. Waits until `come` ranks have been told, for this process may end soon,
- * but less than a second. */
+/* If this process serves the id, refuses ranks that connect, with the reason.
+ * Waits until `come` ranks have been refused, because this process may end
+ * soon, but less than a second. */
 void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
 	       const char *text, int come);
 /* Derives an id of the same secret on all ranks. The secret is made of the port
@@ -29,14 +29,14 @@ void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
 dicomm_result_t id_derive(const char *host_port, const char *known,
 			  const char *secret, int rank, dicomm_unique_id_t *id);
 
-/* The part of an id's text that is equal on all ranks, which may know the
- * address by different names. */
+/* Returns the part of an id's text that is equal on all ranks; the address may
+ * have different names on them. */
 const char *id_secret(const dicomm_unique_id_t *id);
 
 dicomm_result_t id_format(const char *address, const uint8_t key[AUTH_KEY],
 			  dicomm_unique_id_t *id);
-/* Looks up which interface leads to where ranks meet, if that is known before
- * they do: `place` is the text of an id or host:port (DICOMM_COMM_ID). */
+/* Finds the interface that leads to the address where ranks meet: `place` is
+ * the text of an id, or host:port (DICOMM_COMM_ID). */
 void id_learn_interface(const char *place);
 /* Splits an id into address and key. Logs nothing. Returns false if this is not
  * an id, and sets *why. */

@@ -17,45 +17,45 @@ struct handshake_alive;
 struct hub;
 struct rank_info;
 
-/* In the place of a hub's address: this rank will say next why it does not
- * join, and the others are not to start before that. */
+/* Stands in the place of a hub's address: the reason why this rank does not
+ * join follows, and the other ranks must not start before it. */
 #define ID_SERVER_GIVES_UP "-"
 
 /* Starts to serve. Takes ownership of the listening socket fd, also on failure.
- * `alive` says how to answer probes at this socket; NULL: not at all. Takes the
- * lock of the loop. */
+ * `alive` is the answer to probes at this socket; NULL: they are not answered.
+ * Takes the lock of the loop. */
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 			       const char *address,
 			       const struct handshake_alive *alive);
 /* Returns true if this process serves that address and ranks are still missing.
  * The caller holds the lock of the loop. */
 bool id_server_is_open(const char *address);
-/* Writes where ranks of this process reach the server of that address: an
- * address of this host, if this process serves it. The others may know it by
- * one that leads here from elsewhere only. Takes the lock of the loop. */
+/* Writes the address by which ranks of this process reach the server of that
+ * address. If this process is the server, it is an address of this host,
+ * because the given one may lead here only from other hosts. Takes the lock of
+ * the loop. */
 void id_server_reach(const char *address, char reach[SOCK_NAME]);
 /* To be called by rank 0, with its join request. If this process serves that
  * address, hub_adopt() will be called for that hub of hub_open_idle() when all
  * ranks are connected; rank 0 joins without an address then. *given becomes
- * false if this process does not serve it, or no more. Fails if the ranks
- * cannot join, such as for want of descriptors here; the others are told. Takes
- * the lock. */
+ * false if this process does not serve it, or no longer. Fails if the ranks
+ * cannot join, for example for lack of descriptors here; then the other ranks
+ * are refused. Takes the lock. */
 dicomm_result_t id_server_give_hub(const char *address,
 				   const struct rank_info *info,
 				   struct hub *hub, bool *given);
 /* Takes that back, before the hub is closed. Does nothing if the hub has its
  * ranks. Takes the lock. */
 void id_server_take_hub(const char *address, const struct hub *hub);
-/* If this process serves that address, tells the ranks that are connected, and
- * those that connect within a while, why they cannot join. Does not wait. Takes
- * the lock of the loop. */
+/* If this process serves that address, refuses the ranks that are connected,
+ * and those that connect in the next seconds, with the reason. Does not wait.
+ * Takes the lock of the loop. */
 void id_server_refuse(const char *address, dicomm_result_t status,
 		      const char *text);
 /* To be called when a rank of this process has failed to join and the process
  * may end soon. If this process serves that address, waits until the server has
- * told the reason to all ranks that are connected, and until `come` ranks have
- * connected. Waits at most until until_ns. Takes the
- * lock of the loop. */
+ * sent the reason to all connected ranks, and until `come` ranks have
+ * connected. Waits at most until until_ns. Takes the lock of the loop. */
 #define ID_SERVER_ALL (-1) /* as `come` */
 void id_server_flush(const char *address, int come, uint64_t until_ns);
 /* Stops serving that address if joining has failed there. Takes the lock. */

@@ -14,7 +14,7 @@
 struct member {
 	struct peer_conn *peer; /* NULL: not connected yet, or gone */
 	bool came, awaited;
-	/* Until then it is at work on what `doing` says. */
+	/* Until then it is busy with `doing`. */
 	uint64_t busy_ns;
 	char doing[64];
 	char where[RANK_INFO_WHERE];
@@ -22,7 +22,7 @@ struct member {
 
 struct members {
 	int ranks, came; /* ranks is 0 until the first rank connects */
-	/* number of ranks that were told why they cannot join */
+	/* number of ranks that were refused with the reason */
 	int refused;
 	struct member *list;
 	/* of the first rank; all others must agree with it */
@@ -32,21 +32,21 @@ struct members {
 	char text[FRAME_TEXT];
 };
 
-/* Allocates the list for as many ranks as this rank says that there are, and
- * makes room for their connections, in the place of `connected` ones of ranks
- * or strangers, who go when room is needed. Does nothing if the list exists.
- * Otherwise, if there is no memory, or no room, returns the status and writes
- * the reason to `why`. */
+/* Allocates the list for the number of ranks in this rank info, and makes room
+ * for the descriptors of their connections. `connected` of them are open
+ * already; those of strangers are closed if room is needed. Does nothing if the
+ * list exists. Otherwise, if there is no memory, or no room, returns the status
+ * and writes the reason to `why`. */
 dicomm_result_t members_init(struct members *m, const struct rank_info *info,
 			     unsigned connected, char *why, size_t len);
 void members_fini(struct members *m);
-/* Enters the rank that sent this join request. `pending` others are connected
- * that have not sent one yet. If that is impossible, refuses it, marks the list
- * as failed and returns false. */
+/* Adds the rank that has sent this join request. `pending` more connections
+ * have not sent one yet. If the rank cannot be added, refuses it, marks the
+ * list as failed and returns false. */
 bool members_admit(struct members *m, struct peer_conn *peer, unsigned pending,
 		   const struct rank_info *info);
-/* Tells all connected ranks about the first failure, and keeps it for those
- * that connect later. Ignores later failures. */
+/* Sends the first failure to all connected ranks, and keeps it for those that
+ * connect later. Ignores later failures. */
 void members_fail(struct members *m, dicomm_result_t status, int culprit,
 		  const char *text);
 void members_broadcast(struct members *m, const struct frame_writer *out,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank says about itself in its join request: who it is, and all
- * properties that the ranks of one communicator must share.
+ * What a rank sends about itself in its join request: its number, its process,
+ * and all properties that the ranks of one communicator must share.
  */
 #ifndef DICOMM_BOOT_RANK_INFO_H
 #define DICOMM_BOOT_RANK_INFO_H
@@ -22,8 +22,7 @@ struct rank_info {
 };
 
 void rank_info_self(struct rank_info *info, int rank, int ranks);
-/* Tests set this, while no other thread runs, to change what a rank says about
- * itself. */
+/* Tests set this, while no other thread runs, to change what a rank sends. */
 extern void (*rank_info_test_hook)(struct rank_info *info);
 
 void rank_info_put(struct frame_writer *out, const struct rank_info *info);

@@ -2,9 +2,9 @@
 /*
  * How the survivors of a communicator find each other, with or without a hub.
  * Every rank has a listening socket for this purpose. Its control thread
- * answers probes there with a keyed proof. So ranks learn who is alive and who
- * has begun to shrink. The first of those then serves an id at its socket, and
- * the others join by that id.
+ * answers probes there with a keyed proof. So ranks learn which ranks are alive
+ * and which have begun to shrink. The first of those then serves an id at its
+ * socket, and the others join by that id.
  */
 #ifndef DICOMM_BOOT_RECOVERY_H
 #define DICOMM_BOOT_RECOVERY_H

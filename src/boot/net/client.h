@@ -14,10 +14,10 @@
 
 struct client {
 	struct conn conn;
-	/* Of who listens there, and has not proved anything: why it refuses.
-	 * SUCCESS: it has not said so. */
+	/* The status of a refusal by a listener that has sent no proof.
+	 * SUCCESS: there was no refusal. */
 	dicomm_result_t claimed;
-	void *owner; /* used once the control thread serves it */
+	void *owner; /* for its owner, once the control thread serves it */
 };
 
 /* How long to try. */
@@ -25,20 +25,21 @@ struct client_patience {
 	uint64_t until_ns;
 	const _Atomic bool *cancelled; /* if set: stop when it becomes true */
 	bool until_it_listens;         /* if nobody listens there, try again */
-	const char *says; /* whom a warning names each ten seconds, or NULL */
+	const char *says; /* who waits, for a warning every ten seconds; NULL:
+			     no warning */
 };
 
 /* Connects and does the handshake. On failure writes the reason to `why` and
  * returns DICOMM_ERR_TIMEOUT, DICOMM_ERR_ABORTED (cancelled), DICOMM_ERR_REMOTE
  * (nobody listens there), DICOMM_ERR_NO_MEMORY or DICOMM_ERR_SYSTEM. A refusal
- * comes before the other end has proved anything, so that anybody may have sent
- * it: it is tried again until until_ns, and then its status and its words are
+ * arrives before the proof of the other end, so anybody may have sent it. So
+ * this tries again until until_ns; then the status and text of the refusal are
  * the result (DICOMM_ERR_INVALID_USAGE: a wrong secret). */
 dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 			    const struct client_patience *p,
 			    struct client **out, char why[FRAME_TEXT]);
-/* Returns when a rank that waits until until_ns should next ask who is missing.
- * It does not ask at the beginning, and asks more often towards the end. So the
+/* Returns when a rank that waits until until_ns should next query which ranks
+ * are missing: not at the beginning, and more often towards the end. So the
  * last answer is recent, and an answer that a busy machine delays still arrives
  * in time. */
 uint64_t client_next_ask(uint64_t until_ns);

@@ -85,7 +85,7 @@ int conn_flush(struct conn *c);
 /* Reads the bytes that have arrived. Returns 0, EAGAIN if there were none,
  * ENODATA at the end of the stream, otherwise errno. */
 int conn_fill(struct conn *c);
-/* What such an errno says about the other end. */
+/* Writes the reason that belongs to such an errno. */
 void conn_reason(int error, char text[FRAME_TEXT]);
 /* Takes the next frame from the bytes that were read. */
 enum frame_found conn_next(struct conn *c, enum frame_type *type,

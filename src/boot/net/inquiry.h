@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A socket at which other processes of this user, or of root, ask what this one
- * does: dicomm-info --job. Whoever connects gets the answer at once, and the
- * connection ends: nothing is read, nobody is waited for. It changes nothing
- * here.
+ * A socket by which dicomm-info --job, run by this user or by root, reads what
+ * this process does. A process that connects is sent the answer at once, and
+ * the connection is closed: the control thread reads nothing and waits for
+ * nothing.
  *
  * The name of the socket is abstract, so nothing of it is left when the process
  * ends, however it does. docs/wire.md has the name, and the answer.
@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-#define INQUIRY_BYTES (128u << 10) /* an answer, at most */
+#define INQUIRY_BYTES (128u << 10) /* most bytes of an answer */
 
 /* Writes the answer, and returns its length. The control thread calls it with
  * the lock of the loop; it must not wait. */

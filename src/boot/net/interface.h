@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The interface that this process listens on, for ranks that meet and for data:
- * of DICOMM_SOCKET_IFNAME; else the one by which this process has met others;
- * else the first that is up.
+ * The interface that this process listens on, for the control plane and for
+ * data: that of DICOMM_SOCKET_IFNAME; otherwise the one by which this process
+ * has met others; otherwise the first that is up.
  */
 #ifndef DICOMM_BOOT_INTERFACE_H
 #define DICOMM_BOOT_INTERFACE_H
@@ -30,14 +30,15 @@ int interface_family(void);
 struct interface {
 	char name[IF_NAMESIZE];
 	struct sock_address address; /* with port 0 */
-	const char *why;             /* it was chosen: a constant text */
+	const char *why;             /* why it was chosen; a constant text */
 };
 
 dicomm_result_t interface_choose(struct interface *chosen);
-/* To be called with a connection to or from another rank: unless it is of
- * loopback, the interface it uses is the one to listen on. */
+/* To be called with a connection to or from another rank. From now on, this
+ * process listens on the interface of that connection, unless it is
+ * loopback. */
 void interface_learn(int fd);
-/* The same for the interface that leads to this address, if any does. */
+/* The same for the interface that leads to this address, if there is one. */
 void interface_learn_toward(const struct sock_address *to);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * A listening socket that admits only connections whose other end proves that
  * it knows the key. It refuses others (strangers), or drops them when the
- * handshake takes too long. Strangers hold up nobody, and cause at most one log
- * line per second. Callers of all functions hold the lock of the loop.
+ * handshake takes too long. Strangers do not delay ranks, and cause at most one
+ * log line per second. Callers of all functions hold the lock of the loop.
  */
 #ifndef DICOMM_BOOT_LISTENER_H
 #define DICOMM_BOOT_LISTENER_H
@@ -40,7 +40,7 @@ struct listener {
 	unsigned pending;        /* their number */
 	struct strangers unproved;
 
-	/* How to answer probes; owned. NULL: not at all. */
+	/* How to answer probes; owned. NULL: they are not answered. */
 	struct handshake_alive *alive;
 
 	/* Called with the join request, which is the first frame after the
@@ -60,7 +60,7 @@ void listener_close(struct listener *l);
 /* How long a handshake may take. Tests shorten it while no other thread
  * runs. */
 extern uint64_t listener_patience_ns;
-/* Tells the other end the reason, then ends the connection. */
+/* Sends the reason to the other end, then ends the connection. */
 void listener_refuse(struct peer_conn *peer, dicomm_result_t status,
 		     const char *why);
 

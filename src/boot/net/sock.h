@@ -16,7 +16,7 @@
 /* Bytes of the address of a socket, such as "[ffff:...:ffff%eth0]:65535", with
  * the NUL. */
 #define SOCK_TEXT 80
-/* The same of what people write: "a.host.name:port", and a name may have 255
+/* The same for an address with a name: "a.host.name:port"; a name may have 255
  * characters. */
 #define SOCK_NAME 264
 

@@ -16,10 +16,10 @@
  * at most for the bootstrap time-out. */
 dicomm_result_t launcher_find(struct launcher_info *info);
 
-/* Returns how long ranks have to come by default, in seconds:
- * DICOMM_BOOTSTRAP_TIMEOUT. Where that is not set, processes of a launcher have
- * ten times its default: they may begin far apart, and a launcher ends them
- * itself if one fails. */
+/* Returns the time in which all ranks have to join, in seconds:
+ * DICOMM_BOOTSTRAP_TIMEOUT. If it is not set, processes of a launcher have ten
+ * times its default: they may start at very different times, and the launcher
+ * ends them all if one fails. */
 int launcher_patience_s(void);
 
 #endif

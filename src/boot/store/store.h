@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A store says, for one kind of launcher, which rank this process is, and
- * brings the id of rank 0 to the other ranks. To add one, write a file, add a
- * line each to registry.c, Makefile.am and README.md, and a check to
- * configure.ac if it needs a library.
+ * A store finds, for one kind of launcher, the rank of this process, and brings
+ * the id of rank 0 to the other ranks. To add one, write a file, add a line
+ * each to registry.c, Makefile.am and README.md, and a check to configure.ac if
+ * it needs a library.
  */
 #ifndef DICOMM_BOOT_STORE_H
 #define DICOMM_BOOT_STORE_H
@@ -16,13 +16,15 @@
 struct launcher_info {
 	const char *name; /* "torchrun" */
 	int rank, ranks;
-	const char *ranks_from; /* "WORLD_SIZE": what said how many there are */
+	const char *ranks_from; /* "WORLD_SIZE": the source of the number of
+				   ranks */
 	dicomm_unique_id_t id;
 };
 
 struct store {
-	const char *name;  /* "torchrun" */
-	const char *needs; /* what it looks for; for an error message */
+	const char *name; /* "torchrun" */
+	const char
+		*needs; /* the variables that it needs; for an error message */
 
 	/* Returns true if that launcher started this process. Logs nothing. */
 	bool (*present)(void);
@@ -34,7 +36,7 @@ struct store {
 /* The stores of this build, in the order in which they are tried. NULL ends the
  * list. */
 extern const struct store *const stores[];
-/* The first of them: our own variables, of no launcher. */
+/* The first of them: the variables of this library, without a launcher. */
 extern const struct store store_own;
 
 /* Reads a number from the environment. Returns DICOMM_ERR_INVALID_USAGE, and
