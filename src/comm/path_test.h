@@ -11,8 +11,9 @@
 
 struct path_test {
 	bool wired; /* a transport reaches the memory of both */
-	/* how: the transport; or why none reaches the memory of the first
-	 * device, or of the second one if `second`. */
+	/* how: the name of the transport, or the reason why none reaches both:
+	 * it cannot reach the memory of the second device if `second`,
+	 * otherwise that of the first one. */
 	bool second;
 	char how[TRANSPORT_ACCESS_TEXT];
 };

@@ -32,11 +32,11 @@ struct local_work {
  * ranks. Whoever makes the struct keeps it until the call has ended.
  */
 struct own_call {
-	/* Goes on. Returns DICOMM_AGAIN if that is not the end. */
+	/* Advances the call. Returns DICOMM_AGAIN if it is not complete yet. */
 	dicomm_result_t (*turn)(struct own_call *own, bool *progressed);
-	/* Gives it up, since the communicator is broken. */
+	/* Drops the call, because the communicator is broken. */
 	void (*drop)(struct own_call *own);
-	/* The rank that it waits for, or -1. */
+	/* Returns the rank that the call waits for, or -1. */
 	int (*awaits)(const struct own_call *own);
 };
 
@@ -93,9 +93,9 @@ uint32_t call_signature(const struct call *call, int ranks);
 void call_text(const struct call *call, char *text, size_t len);
 
 /*
- * The latest calls of a communicator, to answer a peer that asks "what was your
- * call number n?". The thread that makes the calls writes; any thread reads. If
- * a record is replaced while a reader reads it, the reader notices that the
+ * The latest calls of a communicator, to answer the query of a peer for call
+ * number n. The thread that makes the calls writes; any thread reads. If a
+ * record is replaced while a reader reads it, the reader notices that the
  * number has changed, and drops the record.
  */
 #define CALL_LOG_ENTRIES 64
@@ -123,8 +123,8 @@ static inline uint64_t call_pair_number(int peer, uint64_t n)
 
 /* Packs a call without its count. */
 uint64_t call_log_what(const struct call *call, uint32_t signature);
-/* The count that is logged: that of the call, or, where all ranks share a count
- * for each rank, their sum and the sum of rank times count, packed. */
+/* Returns the count to log: that of the call. If all ranks share an array of
+ * counts, it is their sum and the sum of rank times count, packed. */
 uint64_t call_log_count(const struct call *call, int ranks);
 static inline void call_log_add(struct call_log *log, uint64_t number,
 				uint64_t what, uint64_t count)
@@ -140,20 +140,20 @@ static inline void call_log_add(struct call_log *log, uint64_t number,
 }
 bool call_log_find(const struct call_log *log, uint64_t number,
 		   uint32_t *signature, char *text, size_t len);
-/* Returns the number of the latest call, its other fields as they were logged;
- * 0: there is none. Not for logs of pairs of ranks. */
+/* Returns the number of the latest call and its other fields as they were
+ * logged; 0: there is none. Not for the logs of pairs of ranks. */
 uint64_t call_log_latest(const struct call_log *log, uint64_t *what,
 			 uint64_t *count);
-/* A call as it was logged: its text, its collective, the bytes of one block (0
- * if each rank has a count). */
+/* Writes the text of a logged call, its collective, and the bytes of one block
+ * (0 if each rank has a count). */
 void call_logged_text(uint64_t what, uint64_t count, char *text, size_t len);
 enum coll call_logged_coll(uint64_t what);
 uint64_t call_logged_bytes(uint64_t what, uint64_t count);
 /* Returns true if that call is logged, and has a count for each rank. */
 bool call_log_counts(const struct call_log *log, uint64_t number,
 		     uint64_t *counts);
-/* Another rank has logged these counts and that signature for its side of the
- * call. Returns true if just one count differs: its rank, and what it is
+/* Compares the counts of this call with those that another rank has logged.
+ * Returns true if exactly one differs; then writes its rank and its value
  * there. */
 bool call_odd_count(const struct call *call, int ranks, uint64_t counts,
 		    uint32_t signature, int *rank, size_t *count);

@@ -82,8 +82,8 @@ struct call_logs {
 	struct call_log *send, *recv; /* [ranks]; by call_pair_number() */
 };
 
-/* The latest wait of this rank for another one, until then, and in which call;
- * see wait_chain.h. The control thread reads it. */
+/* For which rank this one has waited last, from since_ms to until_ms, and in
+ * which call; see wait_chain.h. The control thread reads it. */
 struct awaited {
 	_Atomic int peer;
 	_Atomic uint64_t since_ms, until_ms;
@@ -104,10 +104,10 @@ struct registrations {
 	struct registration *first;
 };
 
-/* After the news of a death, calls may begin for so long; and each goes on for
- * so long, or at most twice that, without progress. Other ranks may be a little
- * behind; but some may never come, since they wait for the dead rank, or have
- * failed. */
+/* For this long after the news of a death, calls may still begin; and a call
+ * may be this long without progress, at most twice as long. Other ranks may be
+ * a little behind; but some may never come, because they wait for the dead
+ * rank, or have failed. */
 #define PENDING_NS UINT64_C(700000000)
 
 /* A rank has died, which has not broken the communicator yet: calls may need
@@ -115,12 +115,12 @@ struct registrations {
 struct pending_death {
 	_Atomic uint64_t since_ns; /* 0: there is none */
 	_Atomic bool used;         /* a call has begun since, or was running */
-	int rank; /* this and the text: under the lock of the fault */
+	int rank; /* guarded by the lock of the fault, as is the text */
 	char text[512];
 	uint8_t unused[48];
 };
-/* What follows in struct dicomm_comm, and every call reads, stays where it was
- * in its cache lines. */
+/* So the fields behind it in struct dicomm_comm, which every call reads, keep
+ * their places in cache lines. */
 _Static_assert(sizeof(struct pending_death) % 64 == 0, "whole cache lines");
 
 struct fault {
@@ -150,15 +150,16 @@ struct comm_service {
 struct dicomm_comm {
 	uint64_t magic;
 	/* Every call reads the following fields. */
-	/* __builtin_thread_pointer() of the first thread that entered: while no
-	 * other one has called, it enters by a store to `inside`. */
+	/* __builtin_thread_pointer() of the first thread that entered. Until
+	 * another thread calls, this one enters by a store to `inside`. */
 	_Atomic(void *) owner;
 	/* 1 while that thread is in the data path. fault_wait() waits until it
 	 * is 0. */
 	_Atomic int inside;
 	/* Once the communicator is shared: the thread in the data path. */
 	_Atomic(void *) holder;
-	int calls; /* calls of its group that the thread inside has left */
+	int calls; /* calls of its group that the thread inside has not ended
+		      yet */
 	_Atomic int queued; /* operations that the driver has */
 	struct fault fault;
 	int rank, ranks;
@@ -200,7 +201,8 @@ struct dicomm_comm {
 	struct peer_access *peer_access; /* NULL: all ranks have host memory */
 	struct transport_access *transport_access; /* NULL as above */
 	struct comm_transport transports[TP_TRANSPORTS];
-	/* Why this rank could not open them; "": it has not tried, or has */
+	/* Why this rank could not open a transport; "" if it could, or did not
+	 * try */
 	char why_closed[TP_TRANSPORTS][160];
 	/* The transport that carries all messages, if there is only one and a
 	 * thread can sleep on it; otherwise NULL. */
@@ -208,17 +210,17 @@ struct dicomm_comm {
 	/* A transport whose messages pass through the kernel; NULL if there is
 	 * none. */
 	struct comm_transport *slow_transport;
-	/* Of the thread inside: it is not to be cancelled; see
+	/* Of the thread inside: it holds cancellation off; it has to leave by
 	 * comm_leave_slow(). */
 	bool holds_cancel, leaves_slowly;
 	struct control *control;
 	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
-	/* By which it is to grow, made by this rank; "": none */
+	/* The id that this rank has made to grow the communicator; "": none */
 	dicomm_unique_id_t grow_id;
 	struct select_table table;
-	/* Of rank 0, from the first plan of a redistribution on; then known is
-	 * true on all ranks. */
+	/* Rates of rank 0; memory_known is true on all ranks from the first
+	 * plan of a redistribution on. */
 	struct memory_rates memory;
 	bool memory_known;
 	/* All ranks are on one host, but some pair has no shared memory. Then
@@ -252,16 +254,18 @@ struct dicomm_comm {
 	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* the last one that is queued */
 	struct operation *spare;           /* a list of operations to reuse */
-	/* See share.h: who may use the data path now; how often the driver
-	 * has given it back; place of a fast call in its queue */
+	/* See share.h. lent: whether the driver may use the data path now;
+	 * returns: how often it has given it back; place: stands for a fast
+	 * call in its queue. */
 	_Atomic int lent; /* enum comm_lent */
 	_Atomic unsigned returns;
 	struct operation *place;
 	struct tagged *tagged;              /* NULL until a tag is used */
 	const struct comm_service *service; /* NULL: none */
-	uint64_t service_moves;             /* polls of it that moved */
-	struct windows *windows;            /* of src/window; or NULL */
-	/* There is a service, for the control thread, which is asked. */
+	uint64_t service_moves;  /* how often its poll() has moved something */
+	struct windows *windows; /* of src/window; or NULL */
+	/* There is a service. The control thread answers ASK_SIGNALS with
+	 * it. */
 	_Atomic bool takes_signals;
 	/* Receives that wait, in call order. The first one is from any source
 	 * and has no source yet. */
@@ -281,31 +285,32 @@ struct dicomm_comm {
 	bool leaving;        /* a group is to finalize it before that */
 	pthread_t helper;
 	bool has_helper;
-	/* In the list of cross_progress.c: the next one; whether a thread
-	 * serves this one; whether it is in the list. Guarded by the lock of
-	 * that file. */
+	/* Of cross_progress.c, under its lock. other: the next communicator in
+	 * its list; served: its thread polls this one; listed: this one is in
+	 * the list. */
 	struct dicomm_comm *other;
 	bool served, listed;
-	/* In the list of job_info.c, under its lock; link is NULL: not */
+	/* The list of job_info.c, under its lock; link is NULL if this
+	 * communicator is not in it */
 	struct {
 		struct dicomm_comm *next, **link;
 		bool told;
 	} in_job;
 
-	/* For those who ask what this rank does. Whoever has the data path
-	 * writes both; under_way: operations that the engine has begun and not
-	 * ended. */
+	/* Answers queries about what this rank does. The thread of the data
+	 * path writes both. under_way: operations that the engine has begun and
+	 * not ended. */
 	struct awaited awaited;
 	_Atomic unsigned under_way;
 };
 
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 
-/* What control_query() asks a peer: its collective of a number, its side of a
- * point-to-point pair, whether it has received message number * TP_CLASSES +
- * class from this rank, for which rank it has waited `number` ms
- * (wait_chain.h), whether it takes signals, or the counts of its collective of
- * a number (as hexadecimal text; see call_log_count()). */
+/* What control_query() queries of a peer: its collective of that number; its
+ * side of a point-to-point pair; whether it has received message number *
+ * TP_CLASSES + class from this rank; for which rank it has waited `number` ms
+ * (wait_chain.h); whether it takes signals; the counts of its collective of
+ * that number (as hexadecimal text; see call_log_count()). */
 enum {
 	ASK_COLLECTIVE,
 	ASK_SEND,
@@ -331,8 +336,9 @@ void comm_counters(const struct dicomm_comm *comm, dicomm_stats_t *counters);
 /* From now on, messages of this thread also go to this communicator's log_fn.
  * NULL: to none. */
 void comm_listen(const struct dicomm_comm *comm);
-/* Sends the refusal of a call to this communicator's log_fn, if it is one. The
- * owner of a broken one was told before. Returns the status. */
+/* Passes the error of a refused call on to the log_fn of this communicator, if
+ * the handle is valid; not if it is broken, because its log_fn got the fault
+ * before. Returns the status. */
 dicomm_result_t comm_refused(const struct dicomm_comm *comm,
 			     dicomm_result_t status);
 /* The same for a call that may have succeeded. */
@@ -386,8 +392,8 @@ dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
  * several threads have called, so each one enters by comm_enter_slow(). */
 #define COMM_BORROWED (-1)
 #define COMM_SHARED (-2)
-/* A rank has died, which has not broken the communicator yet; it is not shared.
- */
+/* A rank has died, which has not broken the communicator yet. Not used while it
+ * is shared. */
 #define COMM_PENDING (-3)
 
 static inline bool fault_is(const struct dicomm_comm *comm)
@@ -412,10 +418,11 @@ enum comm_entry {
 	COMM_BUSY
 };
 
-/* Until comm_leave(), holds cancellation off for the thread that is inside, if
- * that is this one. */
+/* If this thread is inside, holds cancellation off for it until
+ * comm_leave(). */
 void comm_hold(struct dicomm_comm *comm);
-/* For a thread that holds cancellation off, or has entered as the holder */
+/* Leaves the data path, if this thread holds cancellation off or is the
+ * holder. */
 void comm_leave_slow(struct dicomm_comm *comm);
 /* In share.c */
 enum comm_entry comm_enter_slow(struct dicomm_comm *comm);
@@ -441,7 +448,7 @@ static inline enum comm_entry comm_enter(struct dicomm_comm *comm)
 	atomic_signal_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&fence_needed, memory_order_acquire))
 		atomic_thread_fence(memory_order_seq_cst);
-	/* Acquire, to see what a thread has done that borrowed the data
+	/* Acquire, to see the writes of a thread that borrowed the data
 	 * path. */
 	if (__builtin_expect(atomic_load_explicit(&comm->fault.status,
 						  memory_order_acquire) ==
@@ -454,8 +461,8 @@ static inline enum comm_entry comm_enter(struct dicomm_comm *comm)
 	return comm_enter_slow(comm);
 }
 
-/* Returns true if this thread has entered and not left. In that case a signal
- * handler asks, or a function of the user that the library has called. */
+/* Returns true if this thread has entered and not left: the caller is then a
+ * signal handler, or a function of the user that the library has called. */
 static inline bool comm_is_inside(struct dicomm_comm *comm)
 {
 	void *me = __builtin_thread_pointer();

@@ -10,31 +10,32 @@
 
 #include "src/core/comm.h"
 
-/* Time in milliseconds between the death of a process and the moment when other
- * ranks learn of it: the kernel first releases the memory of the process, then
- * closes its connections. */
+/* Most milliseconds between the death of a process and the news of it at other
+ * ranks: the kernel first releases the memory of the process, then closes its
+ * connections. */
 #define FAULT_NEWS_MS 500
 
 /* Records a fault; the first cause stays. `culprit` is a rank or -1. With
- * `tell`, the other ranks are told over the control plane. Returns the status
+ * `tell`, the control plane sends it to the other ranks. Returns the status
  * that the communicator has afterwards. */
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* The control plane says that this rank has died. It may have done its part of
- * the call before: a process that has its result may end. So this breaks the
- * communicator at once only if another one is being split off it, or if this
- * rank computes on a device. Otherwise the death is pending. The call that runs
- * now goes on, or else the next one, and those that begin within PENDING_NS.
- * They fail if they need more of the dead rank than has arrived, or if they
- * make no progress (wait.c). Later calls fail. */
+/* Records the death of a rank, which the control plane has reported. The rank
+ * may have done its part of the call before, because a process that has its
+ * result may end. So this breaks the communicator at once only if another one
+ * is being split off it, or if this rank computes on a device. Otherwise the
+ * death is pending. The call that runs now goes on, or else the next one, and
+ * those that begin within PENDING_NS. They fail if they need more of the dead
+ * rank than has arrived, or if they make no progress (wait.c). Later calls
+ * fail. */
 void fault_died(struct dicomm_comm *comm, int rank, const char *text);
 /* Breaks the communicator if a death is pending. Returns its fault, or
  * DICOMM_SUCCESS if it has none. */
 dicomm_result_t fault_settle(struct dicomm_comm *comm);
 /* Returns true if a death is pending and no call is running. */
 bool fault_pends_idle(const struct dicomm_comm *comm);
-/* Tells the other ranks that this rank aborted. During initialization, the
+/* Reports to the other ranks that this rank aborted. During initialization, the
  * thread that runs it calls this, because the other ranks may be connected
  * already. */
 void fault_tell_abort(struct dicomm_comm *comm);
@@ -47,10 +48,10 @@ void fault_complete(struct dicomm_comm *comm);
  * NULL: none any more. */
 void fault_share(struct dicomm_comm *comm, struct dicomm_comm *forming);
 /* Raises the fault that this rank's initialization failed with `status`, for
- * the reason that was logged last. Tells the other ranks, which may be waiting
- * for this one. Returns the status to end with: another fault's, if that is
- * what aborted the initialization, or may be why it failed; this waits up to
- * half a second for the news of a death. */
+ * the reason that was logged last. Reports it to the other ranks, which may be
+ * waiting for this one. Returns the status to end with: another fault's, if
+ * that is what aborted the initialization, or may be why it failed; this waits
+ * up to half a second for the news of a death. */
 dicomm_result_t fault_of_init(struct dicomm_comm *comm, dicomm_result_t status);
 /* This rank noticed the failure that was just logged. If it concerns a peer
  * (-1: it is not known which), that peer may have died, and the news of its
@@ -68,9 +69,9 @@ void fault_stop_transports(struct dicomm_comm *comm);
 /* Returns the status of a broken communicator, and makes the text of its fault
  * the last error. */
 dicomm_result_t fault_report(struct dicomm_comm *comm);
-/* Returns the status of making a communicator from this one (NULL: from none):
- * if that failed and this one is broken, its fault, which says more than what
- * the new one reports. Waits up to half a second for the news of a death. */
+/* Returns the status of making a communicator from `comm` (may be NULL). If
+ * that failed and `comm` is broken, it is the fault of `comm`, whose text is
+ * more specific. Waits up to half a second for the news of a death. */
 dicomm_result_t fault_of_parent(struct dicomm_comm *comm,
 				dicomm_result_t status);
 void fault_text(struct dicomm_comm *comm, char *text, size_t len);

@@ -10,16 +10,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* True if the kernel has no membarrier(2), or has not got ready for it yet, so
- * that each thread that enters the data path needs its own fence. Once false,
- * it stays so. A thread loads it (acquire) before the flag: if it finds false,
- * fence_all() of a thread whose flag it does not see will find false, too. */
+/* True while membarrier(2) cannot be used: the kernel lacks it, or has not
+ * registered the process yet. Then each thread that enters the data path needs
+ * a fence of its own. It becomes false once and stays false. A thread loads it
+ * (acquire) before it loads the flag. So if it finds false and does not see the
+ * flag, the thread that set the flag finds false in fence_all(), too. */
 extern _Atomic bool fence_needed;
 
 /* Called once per process, before the first communicator. */
 void fence_init(void);
-/* In a child of fork(), which has one thread, so that the kernel is ready at
- * once. */
+/* Registers the process with the kernel. In a child of fork(), which has one
+ * thread, this is quick. */
 void fence_announce(void);
 /* May be called by any thread. */
 void fence_all(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each rank tells all other ranks when a communicator is set up. */
+/* What each rank sends to all other ranks when a communicator is set up. */
 #ifndef DICOMM_CORE_MEMBER_H
 #define DICOMM_CORE_MEMBER_H
 

@@ -35,10 +35,9 @@ struct flow {
 /* State of a send or receive with a tag; see src/engine/tagged.h. */
 enum tagged_state {
 	TAGGED_POSTED,
-	/* A send that waits for the receiver to say that it is ready. */
+	/* A send that has put its offer and waits for READY of the receiver. */
 	TAGGED_OFFERED,
-	/* A receive that has found an offer and must tell the sender that it is
-	 * ready. */
+	/* A receive that has found an offer and has not put READY yet. */
 	TAGGED_FOUND,
 	TAGGED_MOVING, /* its bytes are being sent, or received */
 	/* A receive that reads the memory behind a reference. */
@@ -49,16 +48,17 @@ enum tagged_state {
 struct tagged_op {
 	struct operation *next; /* in the list that it is in */
 	enum tagged_state state;
-	/* It has had its first turn: only then its buffer is used, since what
-	 * was queued before it on its stream may use it too. */
+	/* It has had its first turn. Its buffer is not used before, because an
+	 * earlier operation of its stream may use the same buffer. */
 	bool begun;
-	/* Of the driver: it is in a queue of operations that look for messages,
-	 * of which the first one does. of_any: of all peers. */
+	/* looks, for operations of the driver: it is in a queue of operations
+	 * that look for messages; only the first one of the queue looks.
+	 * of_any: it looks for messages of all peers. */
 	bool looks, of_any;
 	struct arrival *kept; /* what a receive has got before it has begun */
 	uint32_t id;          /* of its offer */
 	uint64_t bytes;       /* of its message */
-	/* Those that were offered, once both sides are ready */
+	/* Moves the bytes of an offer once both sides are ready */
 	union {
 		struct message_send out;
 		struct message_receive in;
@@ -73,18 +73,19 @@ struct operation {
 	/* Counts within its class; for point to point, within its pair of
 	 * ranks. */
 	uint64_t number;
-	uint32_t signature; /* every message carries it, to be checked */
+	uint32_t signature; /* every message carries it, and the receiver
+			       compares it */
 	/* Set if the duration is measured; 0: not yet. */
 	uint64_t begun_ns, ended_ns;
-	/* Number of steps that were checked for it. */
+	/* Number of steps that were checked for these times. */
 	uint32_t looked;
 	bool started, done;
 	bool ending; /* its last event is in the stream of the device */
 	/* Neighbours in its queue. It runs when no other operation is before
 	 * it. */
 	struct operation *before, *after;
-	/* The item of the driver (src/stream); NULL: the thread that called
-	 * runs it. */
+	/* The item of the driver (src/stream); NULL: the calling thread runs
+	 * the operation. */
 	void *owner;
 	/* Used by woken.c */
 	struct operation *woken_next;
@@ -98,7 +99,7 @@ struct operation {
 	 * runs. */
 	struct mem_handles handles[2];
 	struct block_runs runs[2];
-	/* How long it has waited while the thread waits for another
+	/* The state of its wait, while the thread waits for another
 	 * operation. */
 	struct waiter watch;
 	struct operation *next;

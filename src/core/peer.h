@@ -38,8 +38,8 @@ struct channel {
 struct peer {
 	int rank;
 	/* Bit i: both ranks reach each other by transport i. They use the
-	 * lowest-numbered one. A rank must not choose alone, because the other
-	 * one would wait on another transport. */
+	 * lowest-numbered one, so that both choose alike; otherwise each could
+	 * wait on another transport. */
 	uint8_t transports;
 	const struct transport *transport; /* NULL until opened */
 	struct tp_device *device;
@@ -62,15 +62,16 @@ struct peer {
 	struct operation *last_send, *last_recv;
 };
 
-/* Bytes on their way to a peer, in messages that follow the last one of their
- * channel; see src/message/send.h. */
+/* Bytes that are being sent to a peer, in the next messages of the channel; see
+ * src/message/send.h. */
 struct message_send {
 	struct peer *peer;
 	enum tp_class class;
 	uint32_t signature; /* of each of the messages */
 	const uint8_t *from;
 	uint64_t bytes;
-	/* Fewer bytes are copied into slots rather than sent as a reference. */
+	/* Fewer bytes than this are copied into slots, not sent as a
+	 * reference. */
 	uint64_t threshold;
 	uint64_t moved; /* bytes that have been put */
 	/* The bytes must not change before the peer has released this message;
@@ -85,16 +86,17 @@ struct message_receive {
 	enum tp_class class;
 	uint32_t signature;
 	uint8_t *to;   /* where the next ones go */
-	uint64_t left; /* that are to come */
-	/* A reference to ref_bytes, of which some are left */
+	uint64_t left; /* bytes that have not arrived yet */
+	/* A reference to ref_bytes bytes, of which `left` are still to be
+	 * read */
 	struct tp_ref ref;
 	uint64_t ref_bytes;
-	uint64_t seq;     /* its message; 0: none has come */
+	uint64_t seq; /* the message with the reference; 0: none has arrived */
 	uint64_t reading; /* bytes of a read under way */
 };
 
-/* Where the heads of messages to a peer, and the bytes that go with them, lie
- * while they are sent: mask + 1 places, one for each slot; see
+/* Memory for the heads of messages to a peer, and the bytes that go with them,
+ * until they are sent: mask + 1 places, one for each slot; see
  * src/message/headed.h. */
 struct headed_places {
 	uint8_t *at; /* NULL: not connected */

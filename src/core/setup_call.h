@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collective calls of setup: split, grow, windows. Their ranks agree over the
- * control plane before any of them does something.
+ * Collective calls of setup: split, grow, windows. Before any rank acts, all of
+ * them agree over the control plane.
  *
- * A rank whose arguments are bad takes part all the same, and says what is
- * wrong with them. So all ranks refuse the call, and their next ones belong
- * together again.
+ * A rank with bad arguments takes part all the same, and sends its status. So
+ * all ranks refuse the call, and their next calls match again.
  *
- * The caller is not in the data path. While it waits, others of its process
- * serve that: a thread that looks after windows, and the one that waits itself,
- * every now and then (cross_progress.h).
+ * The caller is not in the data path. While it waits, the data path is polled:
+ * by the thread that polls communicators with windows, and now and then by the
+ * waiting thread itself (cross_progress.h).
  */
 #ifndef DICOMM_CORE_SETUP_CALL_H
 #define DICOMM_CORE_SETUP_CALL_H
@@ -25,29 +24,29 @@ enum setup_kind {
 
 #define SETUP_WORDS 3
 
-/* What a rank tells the others */
+/* What a rank sends to the others */
 struct setup_part {
 	uint32_t kind;
 	int32_t status; /* of its arguments */
 	uint64_t words[SETUP_WORDS];
 };
 
-/* What a rank finds wrong with its own arguments, if anything */
+/* The error in this rank's own arguments, if there is one */
 struct setup_refusal {
 	dicomm_result_t status;
 	char why[200];
 };
 
-/* Keeps the first status that is none of success, and the last error. */
+/* Keeps the first status that is not DICOMM_SUCCESS, with the last error. */
 void setup_refuse(struct setup_refusal *refusal, dicomm_result_t status);
 
 /*
- * All ranks make calls of one kind. Returns this rank's refusal; else that of
- * the first rank that has one, which the error names. Ranks that make calls of
- * unlike kinds break the communicator.
+ * Exchanges the parts of all ranks. Returns this rank's refusal, otherwise that
+ * of the first rank that has one; the error names that rank. If the ranks make
+ * calls of different kinds, the communicator breaks.
  *
- * *parts is set to what each rank said, for the caller to free, as soon as the
- * ranks have heard each other; to NULL if they have not.
+ * *parts becomes an array with the part of each rank, which the caller frees;
+ * NULL if the exchange failed.
  */
 dicomm_result_t setup_agree(struct dicomm_comm *comm, enum setup_kind kind,
 			    const struct setup_refusal *refusal,

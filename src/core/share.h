@@ -2,14 +2,14 @@
 /*
  * Several threads that make calls on one communicator.
  *
- * While only its owner calls, that enters by a plain store. The first call of
- * another thread makes the communicator shared, for good: from then on threads
- * take it by an atomic exchange. One thread at a time is inside, and runs its
- * blocking call. Whoever comes meanwhile queues its call for the driver
- * (src/stream/driver.c), and so does everybody after it until those calls have
- * ended. So there are at most two who need the data path: the thread inside,
- * and the driver. The thread inside lends it whenever it has to wait, and the
- * driver takes it for one turn at a time.
+ * While only its owner calls, the owner enters by a plain store. The first call
+ * of another thread makes the communicator shared, for good: from then on,
+ * threads enter by an atomic exchange. One thread at a time is inside, and runs
+ * its blocking call. A call of another thread meanwhile is queued for the
+ * driver (src/stream/driver.c), and so are all later calls until the queued
+ * ones have ended. So at most two threads need the data path: the thread
+ * inside, and the driver. The thread inside lends it whenever it has to wait,
+ * and the driver takes it for one turn at a time.
  *
  * The call of the thread inside may be one that the engine does not know (the
  * fast path). Before it lends, it puts an operation into the queue of that
@@ -38,17 +38,19 @@ void share_claim(struct dicomm_comm *comm);
  * broken. The calls of other threads end in bounded time. */
 bool share_enter(struct dicomm_comm *comm);
 
-/* For the thread inside. share_is_wanted(): the driver needs the data
- * path. share_lend(): lets it have it, until it has given it back once or for
- * about as long; 0: a short time. */
+/* For the thread inside. share_is_wanted() returns true if the driver needs the
+ * data path. share_lend() lends it to the driver: for about `us` microseconds,
+ * or if `us` is 0, until the driver has given it back once, for 20 microseconds
+ * at most. */
 static inline bool share_is_wanted(const struct dicomm_comm *comm)
 {
 	return atomic_load_explicit(&comm->queued, memory_order_relaxed);
 }
 void share_lend(struct dicomm_comm *comm, unsigned us);
 
-/* For the driver, which holds one at a time. share_take() never waits;
- * false: a thread is inside, and has not lent it. */
+/* For the driver, which takes one communicator at a time. share_take() never
+ * waits. It returns false if a thread is inside and has not lent the data
+ * path. */
 bool share_take(struct dicomm_comm *comm);
 void share_return(struct dicomm_comm *comm);
 
