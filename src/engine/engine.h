@@ -24,8 +24,9 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 /* Gives one operation a turn. Returns SCHEDULE_AGAIN if it has not ended. A
  * failure breaks the communicator. */
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
-/* Returns true if the operation cannot move before others have ended or moved.
- * When they have, it is added to those of woken.h. */
+/* Returns true if the operation cannot make progress before another one has
+ * ended or has found its message. When that happens, woken_add() is called for
+ * it. */
 bool engine_is_parked(const struct operation *op);
 /* Gives up an operation of a broken communicator. */
 void engine_drop(struct operation *op);
@@ -40,11 +41,11 @@ void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);
 
 /* engine_wait() is called after a poll without progress. Every now and then it
- * checks faults, time-outs and mismatched calls for op, and returns true.
- * `alone` says that no other work needs this thread. After a check, the caller
- * calls engine_watch() for each other operation that has waited as long, until
- * that returns false because its time is used up. A failure becomes the fault
- * of the communicator. */
+ * checks for faults, time-outs and mismatched calls of op, and returns true.
+ * `alone` means that no other work needs this thread. After a check, the caller
+ * calls engine_watch() for each of its other operations in turn, until
+ * engine_watch() returns false: the time for checks is used up. A failure
+ * becomes the fault of the communicator. */
 bool engine_wait(struct waiter *w, struct operation *op, bool alone);
 bool engine_watch(const struct waiter *w, struct operation *op);
 /* Does the same checks for an operation that waits while this thread checks
@@ -56,7 +57,7 @@ bool engine_look(struct waiter *w, struct operation *op);
 void engine_hold_place(struct operation *op);
 void engine_give_place(struct operation *op);
 
-/* Gives the call its number, and logs it for peers that ask. */
+/* Gives the call its number, and logs it for queries of peers. */
 static inline uint64_t engine_number(struct dicomm_comm *comm,
 				     const struct prepared *prep)
 {
@@ -76,7 +77,7 @@ static inline uint64_t engine_number(struct dicomm_comm *comm,
 			     prep->log_what, prep->key.count);
 		return n;
 	case COLL_REDUCE_LOCAL:
-		return 0; /* no other rank asks about it */
+		return 0; /* no other rank queries it */
 	default:
 		n = ++comm->collectives;
 		call_log_add(&comm->logs.collective, n, prep->log_what,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which receive with a tag gets which message: a hash table of lines. A line is
- * what waits of one source and one tag: receives without a message, or messages
- * without a receive, each in their order. Receives from any source have a line
- * of their own for each tag. Nothing here takes longer if more waits.
+ * Matches receives with a tag and messages: a hash table of lines. A line
+ * belongs to one source and one tag, and holds either the receives that wait
+ * for a message or the messages that wait for a receive, in order. Receives
+ * from any source have a line of their own for each tag. No function takes
+ * longer when more entries wait.
  *
- * Receives that fit a message get it in call order. A receive from any source
- * takes turns: among the sources that have a message for it, the one whose turn
- * is the longest ago, or that has waited for its first turn the longest. So
- * from the arrival of a message on, each other source gets at most one turn
- * before it.
+ * If several receives match a message, the first one in call order gets it. If
+ * several sources have a message for a receive from any source, they take
+ * turns: the source whose last turn is the longest ago is next. So once a
+ * message has arrived, each other source gets at most one turn before it.
  *
  * Sends of one tag to one peer keep their order too: they also have a line.
  */
@@ -26,7 +26,7 @@
 
 struct line;
 
-/* A message without a receive; a part of what its owner knows about it */
+/* A message without a receive; embedded in the struct of its owner */
 struct arrival {
 	struct arrival *next;
 	int source, tag;
@@ -38,38 +38,42 @@ struct op_list {
 
 struct matching {
 	struct line **lines;
-	size_t room, n; /* room: a power of two, or 0 */
-	struct line
-		*latest; /* that was looked for; the next is often the same */
-	unsigned anys;   /* receives from any source that wait */
-	uint64_t number; /* of the latest receive */
+	size_t room, n;      /* room: a power of two, or 0 */
+	struct line *latest; /* found last; the next search is often for the
+				same line */
+	unsigned anys;       /* receives from any source that wait */
+	uint64_t number;     /* of the latest receive */
 };
 
 void op_list_append(struct op_list *list, struct operation *op);
-/* Takes no longer for the first one. Does nothing if it is not there. */
+/* Removing the first element takes constant time. Does nothing if the operation
+ * is not in the list. */
 void op_list_remove(struct op_list *list, struct operation *op);
 
-/* The receive for a message, which waits no longer; NULL: none waits. */
+/* Removes the receive that gets this message, and returns it. NULL: none waits
+ * for such a message. */
 struct operation *matching_receive(struct matching *m, int source, int tag);
 /* Keep a message for which no receive waits. Returns false if there is no
  * memory. */
 bool matching_keep(struct matching *m, struct arrival *a);
-/* Is there a message for a receive? */
+/* Returns true if a message waits for such a receive. */
 bool matching_has(struct matching *m, int source, int tag);
-/* The message for a receive, which is kept no longer; NULL: there is none. */
+/* Removes the message for such a receive, and returns it. NULL: there is
+ * none. */
 struct arrival *matching_take(struct matching *m, int source, int tag);
-/* A receive for which there is no message waits. Returns false if there is no
- * memory. */
+/* Appends a receive that has to wait for its message. Returns false if there is
+ * no memory. */
 bool matching_post(struct matching *m, struct operation *op);
-/* Returns false if it does not wait. */
+/* Removes a receive. Returns false if it was not waiting. */
 bool matching_drop(struct matching *m, struct operation *op);
 
-/* A send has been called. Returns false if there is no memory. */
+/* Appends a send to its line. Returns false if there is no memory. */
 bool matching_send(struct matching *m, struct operation *op);
-/* Returns true if the peer may be told of a send that has begun: all earlier
- * ones of its line were. */
+/* Returns true if a send that has begun may be announced to the peer: all
+ * earlier sends of its line have been. */
 bool matching_may_tell(struct matching *m, struct operation *op);
-/* The peer was told. Returns the next send of which it may be told, or NULL. */
+/* The send has been announced. Returns the next send of the line that may be
+ * announced, or NULL. */
 struct operation *matching_told(struct matching *m, struct operation *op);
 void matching_drop_send(struct matching *m, struct operation *op);
 

@@ -31,8 +31,8 @@
 struct memory_ref {
 	/* If id is not 0: an allocation of a host rank; or, for devices, an
 	 * offer, with its number in fd and its serial number in id. If id is 0:
-	 * the sender's staging buffers; or, for in_process, `offset` is an
-	 * address. */
+	 * the sender's staging buffers; or, for ranks of one process, `offset`
+	 * is an address. */
 	struct accel_export where;
 	uint64_t offset, bytes;
 };

@@ -16,8 +16,7 @@
  * operator is invalid; the reason is logged. */
 dicomm_result_t prepare_get(struct dicomm_comm *comm, const struct call *call,
 			    struct prepared **out);
-/* Says that an operation no longer uses the prepared call, which may be
- * NULL. */
+/* Releases the prepared call, which may be NULL, at the end of an operation. */
 void prepare_put(struct prepared *prep);
 /* While the cache is too large, frees the oldest prepared call that no
  * operation uses. */

@@ -3,21 +3,21 @@
  * Sends and receives with a tag other than 0, between host ranks.
  *
  * They have separate channels (TP_TAGGED). Each message there begins with a
- * head that tells what it is. So messages of many operations may follow each
- * other in any order, and the receiver finds the operation of each:
+ * head that has its kind. So messages of many operations may follow each other
+ * in any order, and the receiver finds the operation of each:
  *
  *  - EAGER: a short message with its bytes. If no receive waits for it, it is
  *    unexpected, and the receiver keeps a copy until one does.
  *  - OFFER: announces a long message, whose bytes stay with the sender.
  *  - READY: the receiver has found a receive for an offer. Only then the bytes
  *    follow, as messages with the number of the offer, or as one reference.
- *  - TAKEN: only the count that every head contains: how many bytes of EAGER
- *    messages the receives have taken.
+ *  - TAKEN: has only the credit that every head contains: how many bytes of
+ *    EAGER messages receives have taken so far.
  *
  * A sender may have at most TAGGED_LENT bytes of EAGER messages that are not
  * taken; it offers everything beyond. So the memory for unexpected messages is
  * bounded, and a receiver can take every message from a channel at once: no
- * message is stuck behind one that nobody has asked for.
+ * message is stuck behind one for which there is no receive.
  *
  * The thread of the data path calls these functions.
  */
@@ -35,8 +35,8 @@
 dicomm_result_t tagged_post(struct operation *op);
 /* The first turn begins it: until then, its buffer is not used. */
 enum schedule_result tagged_turn(struct operation *op, bool *progressed);
-/* The tail of the queue of operations that look for the same messages: one that
- * does is enough. */
+/* Returns the tail of the queue of operations that look for the same messages.
+ * It is enough if one of them looks. */
 struct operation **tagged_looks(const struct operation *op);
 /* Forgets an operation of a broken communicator. */
 void tagged_drop(struct operation *op);

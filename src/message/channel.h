@@ -11,21 +11,20 @@
 #include "src/core/comm.h"
 
 /* Connects the sending side of a channel. Returns DICOMM_AGAIN if the peer has
- * not done its part yet: whoever wants to send tries again, and waits as for a
- * message. Returns DICOMM_ERR_ABORTED or DICOMM_ERR_REMOTE if it never will. */
+ * not done its part yet: poll, then call again. Returns DICOMM_ERR_ABORTED or
+ * DICOMM_ERR_REMOTE if the peer never will. */
 dicomm_result_t channel_connect_out(struct peer *peer, enum tp_class c);
 /* Connects the receiving side. Returns DICOMM_AGAIN until the peer has begun to
  * send. */
 dicomm_result_t channel_connect_in(struct dicomm_comm *comm, struct peer *peer,
 				   enum tp_class c);
 /* Sends all pending credits, polling for at most `ms` milliseconds. A transport
- * that has no room now usually has room one round trip later. If it has not,
- * something is wrong with it, and a rank that has finished does not wait for
- * that. */
+ * that has no room now usually has room one round trip later. If not, it is
+ * probably broken, and a rank that has finished does not wait longer. */
 void channel_flush_all(struct dicomm_comm *comm, int ms);
 
-/* Only the thread of the data path writes in_done. A thread that reads it knows
- * that nobody reads messages up to there any more. */
+/* Only the thread of the data path writes in_done. A thread that loads it knows
+ * that messages up to that number are not read any more. */
 static inline uint64_t message_done(const struct channel *channel)
 {
 	return atomic_load_explicit(&channel->in_done, memory_order_acquire);
@@ -47,9 +46,9 @@ static inline struct tp_line *message_arrived(const struct channel *channel,
 		       : NULL;
 }
 
-/* Returns the bytes of a message. NULL: it has none that may be read, since it
- * is a reference, or says that it is longer than its slot. The peer writes
- * kind and length, so every reader asks. */
+/* Returns the bytes of a message. NULL if it is a reference, or if its length
+ * is more than its slot holds. The peer writes kind and length, so each reader
+ * has to check them by this function. */
 static inline const uint8_t *message_payload(const struct channel *channel,
 					     uint64_t seq,
 					     const struct tp_line *line)
@@ -64,8 +63,8 @@ static inline const uint8_t *message_payload(const struct channel *channel,
 	       (seq & channel->in.slot_mask) * channel->in.data_stride;
 }
 
-/* The status, and the words, for a message that has neither bytes nor a
- * reference. */
+/* Logs the error of a message that has neither bytes nor a reference, and
+ * returns its status. */
 dicomm_result_t message_malformed(int rank, const struct tp_line *line);
 
 /* Marks message seq as consumed. Messages may be consumed out of order, up to

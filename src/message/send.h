@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bytes from here to a peer: in one slot, in several, or as a reference to
- * where they are. Only here that is decided. The thread of the data path calls
- * these functions. If one returns DICOMM_AGAIN, poll, then retry.
+ * Sends bytes to a peer: in one slot, in several, or as a reference to their
+ * memory. This module alone decides between these. The thread of the data path
+ * calls these functions. If one returns DICOMM_AGAIN, poll, then retry.
  */
 #ifndef DICOMM_MESSAGE_SEND_H
 #define DICOMM_MESSAGE_SEND_H
@@ -13,8 +13,8 @@
 #define MESSAGE_BUDGET 64
 
 /* Returns true if message seq may be put, since the peer has a free slot. The
- * peer writes how far it has released whenever it takes a message, so reading
- * that costs a cache miss: it is read when the known credits are used up. */
+ * peer writes `released` for each message, so loading it costs a cache miss. It
+ * is loaded only when the known credits are used up. */
 static inline bool message_has_credit(const struct peer *peer,
 				      struct channel *channel, uint64_t seq)
 {
@@ -26,9 +26,9 @@ static inline bool message_has_credit(const struct peer *peer,
 	return seq <= channel->out_credit;
 }
 
-/* Puts message out_base + 1, for which there is a credit. If `body` must not
- * change before the peer has released the message, *until becomes its number;
- * `until` may be NULL. */
+/* Puts message out_base + 1, for which there is a credit. If `body` must stay
+ * unchanged until the peer has released the message, *until becomes the number
+ * of the message; `until` may be NULL. */
 static inline dicomm_result_t
 message_put_next(struct peer *peer, enum tp_class c, uint32_t signature,
 		 enum tp_kind kind, const void *body, uint64_t len,
@@ -49,13 +49,14 @@ message_put_next(struct peer *peer, enum tp_class c, uint32_t signature,
 	return DICOMM_SUCCESS;
 }
 
-/* The same, after it has connected the channel and has got a credit. */
+/* Connects the channel if needed, gets a credit, then does the same. AGAIN: not
+ * connected yet, or no credit. */
 dicomm_result_t message_put(struct peer *peer, enum tp_class c,
 			    uint32_t signature, enum tp_kind kind,
 			    const void *body, uint64_t len, uint64_t *until);
 
-/* Is one reference to so many bytes better than copies of them? Not if the
- * network sends them as one message. */
+/* Returns true if one reference to this many bytes is better than copies in
+ * slots. It is not if the network sends them as one message. */
 static inline bool message_prefers_ref(const struct peer *peer, uint64_t bytes,
 				       uint64_t threshold)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The description of a redistribution as a row of numbers, in which all ranks
- * have to agree. A number says how many of them follow, before these come; so
- * the first number in which two rows differ is the same field in both.
+ * have to agree. A list in it begins with its length; so the first number in
+ * which two rows differ stands for the same field in both.
  */
 #ifndef DICOMM_REDISTRIBUTE_DESCRIBE_H
 #define DICOMM_REDISTRIBUTE_DESCRIBE_H
@@ -19,11 +19,13 @@ struct description {
 	const dicomm_redistribute_config_t *config;
 };
 
-/* Returns the number of numbers, and a hash of those from first to end - 1. */
+/* Returns how many numbers there are, and the hash of numbers first to end -
+ * 1. */
 uint64_t describe(const struct description *d, uint64_t first, uint64_t end,
 		  uint64_t *hash);
-/* Number i: its value, and what it is, such as "tensor 0 (w): target box 3: hi
- * of axis 1". Returns true if it is a weight, whose bits `value` has. */
+/* Writes the value of number i, and the name of its field, such as "tensor 0
+ * (w): target box 3: hi of axis 1". Returns true if it is a weight; then *value
+ * has its bits. */
 bool describe_field(const struct description *d, uint64_t i, uint64_t *value,
 		    char *text, size_t len);
 
