@@ -25,9 +25,9 @@
 #include "src/memory/ipc.h"
 
 /* Most messages between the device and transports at one time, and most of
- * these that are sends of one class. The limit per class exists because a
- * peer may receive nothing of one class before it has received messages of
- * the other. */
+ * these that are sends of one class. There is a limit for each class, because a
+ * peer may have to receive messages of one class before it receives those of
+ * another. */
 #define DEVICE_STAGES 40
 #define DEVICE_SENDS 16
 /* Most calls under way on one communicator. A further one waits until one
@@ -42,8 +42,8 @@ enum stage_phase {
 	STAGE_SENT     /* sent, until it is released */
 };
 
-/* Size of a stage that neighbours read in device memory. To start the copy of a
- * smaller one would take as long as the copy. */
+/* Size of a stage that neighbours read in device memory. For a smaller one,
+ * starting the copy would take as long as the copy itself. */
 #define DEVICE_EXPORTED_BYTES ((uint32_t)256 << 10)
 /* An ordered reduction whose inputs are scaled first needs a little more than
  * the scratch of one window. */
@@ -69,7 +69,8 @@ struct stage {
 	struct memory_ref mem_ref;
 	/* a read of another rank's memory that the stream has not finished */
 	struct in_process_read read;
-	const void *op; /* struct operation, or who moves bytes of windows */
+	const void *op; /* a struct operation, or a transfer or partner of a
+			   window */
 	uint32_t step;
 	uint64_t slice;
 	/* The slot to release when the stream reaches the event, or NULL */
@@ -185,7 +186,7 @@ dicomm_result_t device_finish(struct dicomm_comm *comm, dicomm_stream_t stream,
  * the class has as many sends as it may. */
 struct stage *device_stage(struct device *dev, const struct operation *op,
 			   uint32_t step, uint64_t slice, bool sends);
-/* The same for bytes from or to a window; `of` is who moves them. */
+/* The same for bytes from or to a window; `of` is their transfer or partner. */
 struct stage *device_window_stage(struct device *dev, const void *of,
 				  uint64_t number, bool sends);
 /* Returns the stage of a slice, or NULL. */

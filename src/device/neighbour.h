@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Maps the memory of a rank of this machine. memory_ref.h says what for. */
+/* Maps the memory of a rank of this machine, for the references of
+ * memory_ref.h. */
 #ifndef DICOMM_DEVICE_NEIGHBOUR_H
 #define DICOMM_DEVICE_NEIGHBOUR_H
 

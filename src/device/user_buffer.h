@@ -4,12 +4,12 @@
  * other processes (ipc.h). Messages from or to them need no copy on the device.
  *
  * These are buffers of dicomm_comm_register(), and whole allocations of
- * dicomm_mem_alloc() that long messages use. Other memory is left out, because
- * the library would not notice when the user frees it. Transports register a
- * buffer, and it is offered to other processes, only while no stream is
- * blocked, since either could wait for one. Memory at an address may be freed
- * and allocated again. So each entry has the number of its allocation, and
- * counts only while the driver gives that number for the buffer of a call.
+ * dicomm_mem_alloc() that long messages use. Other memory is not registered,
+ * because the library would not notice when the user frees it. Transports
+ * register a buffer, and it is offered to other processes, only while no stream
+ * is blocked, since either could wait for one. Memory at an address may be
+ * freed and allocated again. So each entry has the number of its allocation,
+ * and counts only while the driver gives that number for the buffer of a call.
  *
  * Threads: any; one at a time for each communicator.
  */
@@ -40,8 +40,8 @@ dicomm_result_t user_buffer_allocated(const struct accel *accel, int index,
  * without a log line, if the library has not allocated it. */
 dicomm_result_t user_buffer_free(void *at);
 
-/* Set call->transports and call->offers: who reaches the buffers of the call.
- * Called before the call blocks a stream. */
+/* Set call->transports and call->offers, which say how the buffers of the call
+ * are reached. Called before the call blocks a stream. */
 void user_buffer_find(struct dicomm_comm *comm, struct call *call);
 
 /* Write one line with the number of buffers and their bytes. */

@@ -8,15 +8,15 @@
 
 #include "src/core/comm.h"
 
-/* What one rank tells all others. */
+/* What one rank sends to all others. */
 struct adapter_rates {
 	/* True if this rank reaches another host by a transport that declares
 	 * nothing. */
 	uint32_t unknown;
 	uint32_t n;
 	struct tp_adapter adapter[TP_ADAPTERS];
-	/* Hash of what carries this rank's messages to other hosts: its
-	 * transports and adapters, and the address that it listens on. */
+	/* Hash of the transports and adapters by which this rank reaches other
+	 * hosts, and of the address that it listens on. */
 	uint64_t way;
 };
 

@@ -8,8 +8,8 @@
  * minimum of each duration. The minimum is that of the rank that arrived last,
  * so it does not contain waiting for another rank's computation. In operations
  * with a root, some ranks finish early. For these, ranks agree instead on the
- * longest time that a rank needed to receive, counted from when it had heard
- * from all its senders.
+ * longest time that a rank needed to receive, counted from the moment when a
+ * message of each of its senders had arrived.
  *
  * If these times are unusual for several batches, the links are measured
  * (probe.h), all ranks learn the results, and the next operation is the first
@@ -30,7 +30,7 @@
 /* Decides whether durations are unusual. Pure arithmetic, with equal results on
  * all ranks. */
 struct drift_watch {
-	uint32_t batches; /* number of batches up to the first that counts */
+	uint32_t batches; /* number of batches until they begin to count */
 	uint32_t usual;   /* the usual duration; 0: not known yet */
 	/* A duration that is not much longer than this is not unusual; 0: not
 	 * known. */
@@ -46,11 +46,11 @@ struct drift_watch {
  * known. */
 void drift_watch_init(struct drift_watch *w, uint32_t expected);
 /* Adds a batch with durations in any unit. Returns true if the links should be
- * measured, which requires `may`. */
+ * measured; never if `may` is false. */
 bool drift_watch_batch(struct drift_watch *w, const uint32_t took[DRIFT_BATCH],
 		       bool may);
-/* To be called when the links were measured; `changed` says whether they had
- * changed. */
+/* To be called when the links were measured. `changed`: the rates differ from
+ * the old ones. */
 void drift_watch_measured(struct drift_watch *w, bool changed);
 
 /* drift_open() starts watching if DICOMM_DRIFT allows it and there are links.

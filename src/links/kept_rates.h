@@ -53,8 +53,8 @@ dicomm_result_t kept_rates_identify(struct dicomm_comm *comm,
  * alike. If ranks have kept unlike rates, or some have none, all take the
  * highest ones: a rate that is too low, because others measured at the same
  * time, never shows, while operations that take longer than predicted do
- * (drift.h). *found becomes false if no rank has kept rates, or if to send them
- * would take longer than to measure. All ranks call it. Returns
+ * (drift.h). *found becomes false if no rank has kept rates, or if sending them
+ * would take longer than measuring. All ranks call it. Returns
  * DICOMM_ERR_NO_MEMORY, or an error of control_allgather().
  */
 dicomm_result_t kept_rates_take(struct dicomm_comm *comm, bool *found);

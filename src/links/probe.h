@@ -32,7 +32,8 @@ struct probe_flow {
 	 * takes them in order. */
 	uint64_t sent, gone;
 	struct {
-		/* When it was sent, and the bytes in flight then. */
+		/* When the message was sent, and the bytes in flight at that
+		 * time. */
 		uint64_t ns, under_way;
 		size_t bytes;
 	} message[PROBE_MESSAGES]; /* [number % PROBE_MESSAGES] */
@@ -59,7 +60,7 @@ struct probe_meter {
 
 struct probe {
 	struct internal_messages messages;
-	/* The current stage, and who meets whom in it. */
+	/* The current stage, and the pairs of hosts in it. */
 	const struct rates *rates;
 	uint32_t node, rounds, round;
 	bool leads; /* this rank measures for its node */

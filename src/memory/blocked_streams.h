@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Keeps driver calls that map, unmap or free device memory away from blocked
- * streams. A driver may let such a call wait for a stream that this library
- * blocks, while the stream waits for the very thread that makes the call.
+ * streams. A driver may make such a call wait for a stream that this library
+ * blocks, while the stream waits for the thread that makes the call.
  *
- * So a thread asks here before the call. Until the call is done, no stream of
- * this process becomes blocked. If memory must be freed while a stream is
- * blocked, that is deferred: a thread of this file, or the next allocation,
- * frees it when no stream is blocked. Nobody waits for that.
+ * So a thread calls streams_unblocked_begin() first. Until its call is done, no
+ * stream of this process becomes blocked. If memory must be freed while a
+ * stream is blocked, that is deferred: a thread of this file, or the next
+ * allocation, frees it when no stream is blocked. Nobody waits for that.
  *
  * Threads: any.
  */

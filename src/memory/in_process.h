@@ -31,7 +31,8 @@ struct in_process_read {
 };
 
 dicomm_result_t in_process_create(struct in_process **out);
-/* Returns the number by which others find it, unique among all processes. */
+/* Returns the number by which other ranks find the object, unique among all
+ * processes. */
 uint64_t in_process_id(const struct in_process *l);
 /* Returns NULL if no rank of this process has that number, or if it is
  * closed. */

@@ -36,7 +36,7 @@ struct ipc_view; /* what it has imported from one neighbour */
 dicomm_result_t ipc_create(const struct accel *accel, int index, int ranks,
 			   struct ipc **out);
 void ipc_free(struct ipc *ipc);
-/* Give the export by which neighbours map the page. */
+/* Store the export by which neighbours map the page. */
 void ipc_tell(const struct ipc *ipc, struct accel_export *page);
 
 /* Offer the allocation that contains `at`. `lease` keeps it alive; if it is

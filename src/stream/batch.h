@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A unit of calls that is queued on streams: those of a group, or one. Its
- * driver (driver.h) calls these functions, unless another thread is said to.
+ * A unit of calls that is queued on streams: those of a group, or one. The
+ * driver (driver.h) calls these functions, unless noted otherwise.
  */
 #ifndef DICOMM_STREAM_BATCH_H
 #define DICOMM_STREAM_BATCH_H
@@ -31,8 +31,8 @@ struct host_stream {
 	char text[512];
 	dicomm_result_t last_status; /* of the batch that ended last */
 	char last_text[512];
-	/* Used by the driver only. others: batches there that do more than
-	 * send with a tag. */
+	/* Used by the driver only. others: number of batches in the stream that
+	 * are not only_sends. */
 	struct place *head, *tail;
 	size_t others;
 };
@@ -50,34 +50,34 @@ struct batch {
 	bool reached;
 	bool on_device;  /* an item is of the rank of a device */
 	size_t accepted; /* items that have their place in the order of calls */
-	/* All its calls are sends with a tag: they only read their buffers, so
-	 * those in a row on a stream go on together. */
+	/* All its calls are sends with a tag. These only read their buffers, so
+	 * successive ones on a stream run at the same time. */
 	bool only_sends;
-	/* Of turns.c: its operations may get turns; it is about to be
-	 * completed. */
+	/* Of turns.c. begun: its operations may get turns; ended: it is about
+	 * to be completed. */
 	bool begun, ended;
-	bool warned;    /* that a rank is late */
-	unsigned moves; /* of its operations */
+	bool warned;    /* the warning that a rank is late was logged */
+	unsigned moves; /* how often one of its operations has made progress */
 	/* Guarded by stream_lock; the last is on the stack of its waiter */
 	struct dicomm_request *requests;
 	dicomm_result_t status;
-	char *text;         /* of the failure; may be NULL */
-	struct batch *next; /* in the inbox, or another list it is in */
+	char *text;                   /* of the failure; may be NULL */
+	struct batch *next;           /* in the inbox, or in another list */
 	struct batch *before, *after; /* of all that were accepted */
 };
 
-/* Guards what is handed over between threads (inbox, pending counts, results),
- * and who drives. It is not taken during a turn. */
+/* Guards what threads hand over to each other (inbox, pending counts, results),
+ * and which thread is the driver. It is not taken during a turn. */
 extern pthread_mutex_t stream_lock;
 
-/* For who queues it, with stream_lock held. Copies the items. Returns NULL if
- * there is no memory. */
+/* Called by the thread that queues it, with stream_lock held. Copies the items.
+ * Returns NULL if there is no memory. */
 struct batch *batch_make(const struct item *items, size_t n);
-/* Memory of so many calls that are queued, each by itself */
+/* Returns the memory of this many queued calls with a batch each */
 size_t batch_bytes(size_t calls);
 /* With stream_lock held. Also frees the counts of its items. */
 void batch_free(struct batch *w);
-/* The child of a fork has none that are kept. */
+/* Forgets the memory that is kept for reuse, in the child of a fork. */
 void batch_forget(void);
 /* Release all fences; their streams continue. */
 void batch_release_fences(struct batch *w);
@@ -88,7 +88,7 @@ void batch_release_fences(struct batch *w);
 bool batch_accept(struct batch *w);
 /* Returns true if its operations may begin, as far as its host streams go. */
 bool batch_may_begin(const struct batch *w);
-/* It is first in its streams: do what comes before its operations. */
+/* Runs before_all; called once the batch is first in its streams. */
 void batch_begin(struct batch *w);
 /* Drop the items of broken communicators, whatever else the batch waits for.
  * Calls forget() before an operation is released, in the data path. Returns
@@ -97,11 +97,12 @@ bool batch_drop_broken(struct batch *w, void (*forget)(struct operation *op));
 /* Check whether the device streams have reached the fences. Returns true once
  * they have. */
 bool batch_look_at_fences(struct batch *w);
-/* An operation has ended. Needs the data path of its communicator. */
+/* Releases an operation that has ended. Needs the data path of its
+ * communicator. */
 void batch_end_item(struct batch *w, struct item *item);
-/* All have ended: tell those who wait, and free it. Calls begin() for each one
- * that may begin now, and for one that has begun once it is first in all of its
- * streams. */
+/* Completes the requests of a batch whose operations have all ended, and frees
+ * it. Calls begin() for each batch that may begin now, and for a batch that has
+ * begun already when it becomes first in all of its streams. */
 void batch_complete(struct batch *w, void (*begin)(struct batch *w));
 
 #endif

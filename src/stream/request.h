@@ -31,11 +31,11 @@ struct dicomm_request {
 
 enum request_state { REQUEST_PENDING, REQUEST_SLEEPING, REQUEST_DONE };
 
-/* Of a request on the stack */
+/* Initialize a request on the stack */
 void request_init(struct dicomm_request *r);
-/* Of one with two users: its owner, and who completes it. NULL: no memory */
+/* Make a request with two users: its owner, and the driver. NULL: no memory */
 struct dicomm_request *request_new(void);
-/* Is it one of this process that has not been freed? */
+/* Check that it is a request of this process that has not been freed. */
 dicomm_result_t request_check(const struct dicomm_request *r,
 			      const char *function);
 static inline bool request_is_done(struct dicomm_request *r)
@@ -43,32 +43,35 @@ static inline bool request_is_done(struct dicomm_request *r)
 	return atomic_load_explicit(&r->state, memory_order_acquire) ==
 	       REQUEST_DONE;
 }
-/* Sleep while it is not done, until then at most; 0: for ever. May return
- * early. */
+/* Sleep until it is done, or until end_ns of clock_ns() (0: no limit). May
+ * return early. */
 void request_sleep(struct dicomm_request *r, uint64_t end_ns);
-/* The same in two steps, for the only waiter of a request: who calls
- * request_rouse() after the first step ends the second one. The first returns
- * false if it is done. */
+/* The same in two steps, for the only waiter of a request. request_rouse(),
+ * called after the first step, ends the second one. The first step returns
+ * false if the request is done. */
 bool request_lie_down(struct dicomm_request *r);
 void request_doze(struct dicomm_request *r, uint64_t end_ns);
 void request_rouse(struct dicomm_request *r);
-/* Is the caller the only waiter, for ever? */
+/* Returns true if the request is on the stack of its waiter, which is then the
+ * only one. */
 static inline bool request_is_on_stack(struct dicomm_request *r)
 {
 	return !atomic_load_explicit(&r->refs, memory_order_relaxed);
 }
-/* It has ended: wakes its waiters. False: it is on the stack, and may be gone.
- * True: the caller still has its reference, and may have a callback to call. */
+/* Marks the request as done and wakes its waiters. Returns false if it is on
+ * the stack of its waiter, and may be gone; true if the caller still has its
+ * reference, and the request may have a callback. */
 bool request_end(struct dicomm_request *r, dicomm_result_t status,
 		 const char *text);
 void request_put(struct dicomm_request *r);
 
-/* callbacks.c: have a thread call it, at once if the request is done already.
- * Errors: no thread, a second callback. */
+/* callbacks.c: have a thread call `call` when the request is done, at once if
+ * it is done already. Fails if no thread can be started, or if the request has
+ * a callback. */
 dicomm_result_t callbacks_set(struct dicomm_request *r,
 			      dicomm_request_fn_t call, void *ctx);
-/* The request has ended. Wakes its waiters, has its callback called, and gives
- * up the reference of who completes it. One on the stack may be gone when this
+/* Complete the request: wake its waiters, have its callback called, and release
+ * the reference of the driver. A request on the stack may be gone when this
  * returns. */
 void callbacks_complete(struct dicomm_request *r, dicomm_result_t status,
 			const char *text);

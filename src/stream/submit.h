@@ -26,8 +26,8 @@ dicomm_result_t group_check_end(const void *of, const char *function);
  */
 dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			   size_t *counts, dicomm_stream_t stream);
-/* The calls of the group of this thread, which are of one communicator of
- * a host rank, begin once this has run. */
+/* Runs this work before the calls of the thread's group, which all belong to
+ * one communicator of a host rank. */
 void group_before(const struct local_work *work);
 /* Run the init or the end of a communicator, or the init of one made from it.
  * Outside a group it runs at once. Inside a group it runs at the group's end,
@@ -57,8 +57,8 @@ void stream_attach(dicomm_stream_t stream, struct dicomm_request *r);
 bool stream_valid(dicomm_stream_t stream);
 /* Log why this is no host stream of this process, and return the error. */
 dicomm_result_t stream_refuse(dicomm_stream_t stream, const char *function);
-/* Is it a stream that this rank can use? That of a device is checked by its
- * runtime when the call is queued. */
+/* Checks that this rank can use the stream. A stream of a device is checked by
+ * its runtime when the call is queued. */
 static inline dicomm_result_t stream_check(dicomm_stream_t stream,
 					   const struct dicomm_comm *comm,
 					   const char *function)

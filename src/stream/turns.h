@@ -21,7 +21,8 @@
 struct batch;
 struct operation;
 
-/* Batches of devices: only the progress thread drives these. */
+/* Number of batches of devices that are queued. Only the progress thread drives
+ * while there are any. */
 extern _Atomic unsigned turns_on_devices;
 
 /* Append batches, in the order of their calls; `end` points to the last
@@ -29,17 +30,17 @@ extern _Atomic unsigned turns_on_devices;
 void turns_append(struct batch *first, struct batch **end);
 /* Is any batch left? */
 bool turns_left(void);
-/* Give turns. Returns true if something moved, or another thread is inside a
- * communicator that is to be left. *idle is the operation that decides how to
- * wait, or NULL: the one that has waited for the shortest time, since its peer
- * may answer soon. */
+/* Give turns. Returns true if something moved and no broken communicator is
+ * still in use by another thread. Otherwise *idle is the operation to wait for,
+ * or NULL: the one that has waited for the shortest time, because its peer may
+ * answer soon. */
 bool turns_give(struct operation **idle);
 /* Wait a little for the operation; every now and then check for late ranks.
  * Needs the data path. */
 void turns_wait(struct operation *op);
 /* Check for late ranks in one of the operations that had the latest turns. */
 void turns_look(void);
-/* The child of a fork has none. */
+/* Forget all batches, in the child of a fork. */
 void turns_forget(void);
 
 #endif

@@ -17,10 +17,10 @@ int node_cores(void);
 /* Returns the size of one core's second-level cache, or 0 if it is unknown. */
 size_t node_core_cache_bytes(void);
 /*
- * Returns how many bytes each of that many ranks on this machine is likely to
- * find in a cache when it comes back to them, or 0 if that is unknown. At most
- * four times the second-level cache: others may use the third level, too, as in
- * a virtual machine.
+ * Returns how many bytes each of that many ranks of this machine is likely to
+ * find in a cache when it uses them again, or 0 if that is unknown. At most
+ * four times the second-level cache, because other programs or virtual machines
+ * may use the third level, too.
  */
 size_t node_cache_bytes(int ranks);
 

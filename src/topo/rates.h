@@ -91,8 +91,8 @@ uint64_t rates_most(const struct rates *r);
 uint32_t rates_most_rounds(uint32_t nodes);
 
 /* Go on to the next stage that is needed, once all flows of the current one are
- * known. With `known`, the rates in `old` are valid, and what they tell is not
- * measured again. Returns ERR_NO_MEMORY if memory is short. */
+ * known. With `known`, the rates in `old` are valid, and links whose rates they
+ * have are not measured again. Returns ERR_NO_MEMORY if memory is short. */
 dicomm_result_t rates_proceed(struct rates *r, const struct links *old,
 			      bool known);
 

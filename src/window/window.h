@@ -2,13 +2,14 @@
 /*
  * Windows: memory of a rank that its peers write by puts and read by gets.
  *
- * The rank itself writes its windows. A put is a message to it: a head says
- * where the bytes go and which signal counts afterwards, and the bytes follow,
- * as those of a send do: in the same message, in slots, or as a reference. The
+ * The rank itself writes its windows. A put is a message to it. Its head has
+ * the place of the bytes and the signal to count afterwards. The bytes follow
+ * like those of a send: in the same message, in slots, or as a reference. The
  * rank takes such messages whenever it polls its transports, and a thread of
- * the library polls for it while it computes (cross_progress.h). So only a
- * rank's own threads write its user's memory, here too: when it is out of the
- * data path of a broken communicator, nothing writes its windows any more.
+ * the library polls for it while it computes (cross_progress.h). So, as
+ * everywhere in this library, only a rank's own threads write its user's
+ * memory: once they have left the data path of a broken communicator, nothing
+ * writes its windows any more.
  *
  * Bytes from and to a device with memory of its own pass through its staging
  * buffers in host memory (src/device/device.h), on the library's stream there.
@@ -38,11 +39,11 @@
 
 enum window_what {
 	WINDOW_PUT,  /* of 0 bytes without a window: a signal */
-	WINDOW_GET,  /* asks for bytes */
-	WINDOW_REPLY /* has them */
+	WINDOW_GET,  /* request for bytes */
+	WINDOW_REPLY /* the bytes of a get */
 };
 
-/* A message begins with it. */
+/* The first bytes of a message. */
 struct window_head {
 	uint32_t what;
 	uint32_t window;
@@ -51,8 +52,9 @@ struct window_head {
 	uint32_t get; /* number of the get, of GET and REPLY */
 };
 
-/* It travels as four words, each of them stored and loaded alone: a processor
- * waits when it loads at once what it stored in parts a moment ago. */
+/* On the wire, a head is four words, each stored and loaded as a whole. If a
+ * word were stored in parts and loaded as a whole a moment later, the processor
+ * would stall (store forwarding). */
 struct window_words {
 	uint64_t first, offset, bytes, last;
 };
@@ -90,7 +92,8 @@ static inline void window_head_load(struct window_head *h, const uint8_t *at)
 	h->get = (uint32_t)(last >> 32);
 }
 
-/* Most short puts are of one number, for which a call of memcpy() is long. */
+/* Most short puts have 8 bytes. With a constant length, memcpy() is one load
+ * and one store. */
 static inline void window_copy(void *dst, const void *src, size_t len)
 {
 	if (len == 8)
@@ -102,7 +105,8 @@ static inline void window_copy(void *dst, const void *src, size_t len)
 struct dicomm_window {
 	uint64_t magic;
 	struct dicomm_comm *comm;
-	bool ends_alone; /* not with those of the other ranks */
+	bool ends_alone; /* DICOMM_WINDOW_ENDS_ALONE: deregistering it is not
+			    collective */
 	uint32_t id;     /* the same on all ranks */
 	uint8_t *at;
 	uint64_t bytes;
@@ -117,7 +121,8 @@ struct transfer {
 	struct transfer *next;
 	struct window_head head;
 	const uint8_t *from;
-	struct message_send send; /* of a device: of the staging buffer */
+	struct message_send
+		send; /* on a device: of the bytes in the staging buffer */
 	/* From the memory of a device: the staging buffer that is sent, and the
 	 * bytes that were copied into staging buffers */
 	bool on_device;
@@ -136,7 +141,7 @@ struct window_call {
 	struct transfer out; /* what it sends */
 	bool begun;
 	struct mem_handles handles; /* of the user's buffer */
-	/* A get: where its bytes go, and how many of them are missing */
+	/* Of a get. into: where its bytes go; arrived: all are there. */
 	uint8_t *into;
 	bool arrived;
 	struct window_call *next; /* in the list of gets of its partner */
@@ -152,23 +157,24 @@ struct signal_count {
 	uint64_t arrived, taken;
 };
 
-/* What this rank has to do with one peer */
+/* The state of this rank's one-sided traffic with one peer */
 struct partner {
-	bool known; /* it has begun to send, and is in the list */
+	bool known; /* it has begun to send, and is in windows.known */
 	/* To the peer: transfers that are not done; those from `unsent` on are
 	 * not put as a whole. */
 	struct transfer *first, *unsent;
 	struct headed_places heads;
-	struct window_call *gets; /* that wait for their reply */
+	struct window_call *gets; /* gets that wait for their replies */
 	/* From the peer: the transfer whose bytes are to come */
 	struct window_head now;
 	struct message_receive in;
-	/* To a device: the staging buffer that bytes are read into; copies so
-	 * far from such buffers; and whether the last one ends the transfer */
+	/* For windows on a device. stage: the staging buffer into which bytes
+	 * are read; landings: copies so far from such buffers to the device;
+	 * lands: the last of these copies ends the transfer. */
 	struct stage *stage;
 	uint64_t landings;
 	bool lands;
-	/* [context][signal]; NULL: none has counted yet */
+	/* [context][signal]; NULL: no signal of this context has arrived yet */
 	struct signal_count *signals[DICOMM_SIGNAL_CONTEXTS];
 };
 
@@ -179,7 +185,8 @@ struct windows {
 	/* Ranks that have begun to send, and ranks to which this one sends */
 	int *known, *outs;
 	int nknown, nouts;
-	int look;                  /* the rank to look for next */
+	int look; /* the next rank of which to check whether it has begun to
+		     send */
 	struct partner partners[]; /* [ranks] */
 };
 
@@ -194,52 +201,54 @@ static inline struct channel *window_channel(struct peer *peer)
 	return &peer->channel[TP_WINDOW];
 }
 
-/* windows.c: makes comm->windows, and has the rank served from now on. */
+/* windows.c: makes comm->windows. From now on, a thread polls for this rank
+ * while it is away. */
 dicomm_result_t windows_begin(struct dicomm_comm *comm);
-/* AGAIN: that rank has not begun to send. */
+/* Connects the channel from that rank. AGAIN: it has not begun to send. */
 dicomm_result_t windows_know(struct dicomm_comm *comm, int rank);
 /* Frees staging buffers whose copies are done, on the rank of a device. */
 dicomm_result_t windows_look_at_device(struct dicomm_comm *comm, bool *moved);
 
-/* window.c. NULL: no memory. */
+/* window.c: makes a window. NULL: no memory. */
 struct dicomm_window *window_make(struct dicomm_comm *comm);
 /* Gives it the next number, and adds it to the list. */
 void window_add(struct dicomm_window *w);
-/* NULL: this rank has none of that number, or no longer. */
+/* Returns NULL if there is no window of that number, or no longer. */
 struct dicomm_window *window_find(const struct dicomm_comm *comm, uint32_t id);
-/* Takes it off the list, if it is there. */
+/* Removes it from the list, if it is there, and frees it. */
 void window_free(struct dicomm_window *w);
 
 /* outgoing.c: connects to a peer. */
 dicomm_result_t outgoing_connect(struct dicomm_comm *comm, int rank);
 void outgoing_add(struct partner *to, struct transfer *t);
 void outgoing_remove(struct partner *to, const struct transfer *t);
-/* Puts a short transfer at once. False: it has to go into the queue. */
+/* Puts a short transfer at once. Returns false if it has to be queued. */
 bool outgoing_quick(struct dicomm_comm *comm, int rank, const void *from,
 		    uint64_t first, uint64_t offset, uint64_t bytes,
 		    uint64_t last);
-/* Puts what can be put, and ends what the peer has received. */
+/* Puts queued transfers as far as there are credits, and completes those that
+ * the peer has released. */
 dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved);
-/* Is anything under way to that peer? */
+/* Returns true if a transfer to that peer is not complete. */
 bool outgoing_pending(struct dicomm_comm *comm, int rank);
 
-/* incoming.c: takes what has come from a peer: one message or a part of one;
- * or all, for a while. */
+/* incoming.c: incoming_one() takes one message of a peer, or a part of one;
+ * incoming_turn() takes up to WINDOW_BUDGET of them. */
 dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
 			     bool *more);
 dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved);
 struct signal_count *signal_of(struct partner *from, int signal, int context);
 
-/* call.c: a call goes on; it is given up; whom it waits for. */
+/* call.c: the functions of struct own_call. */
 dicomm_result_t window_call_turn(struct own_call *own, bool *moved);
 void window_call_drop(struct own_call *own);
 int window_call_awaits(const struct own_call *own);
-/* Waits for signals of one kind, of a peer that has begun to send, and takes
- * them. AGAIN: it has not, or other calls go first. This thread is not in the
- * data path yet. */
+/* Waits for one kind of signal of a peer that has begun to send, and takes the
+ * signals. AGAIN: the peer has not begun, or calls are queued before this one.
+ * Enters the data path. */
 dicomm_result_t window_wait_one(struct dicomm_comm *comm,
 				const struct window_want *want);
-/* Runs it to its end in this thread, which is not in the data path yet. */
+/* Enters the data path, and runs the call to its end in this thread. */
 dicomm_result_t window_call_run(struct window_call *c, const struct call *call);
 
 #endif
