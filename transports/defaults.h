@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations of transports that need nothing of their own there. */
+/* Operations that are the same for several transports, because they have
+ * nothing to do there. */
 #ifndef DICOMM_TRANSPORTS_DEFAULTS_H
 #define DICOMM_TRANSPORTS_DEFAULTS_H
 

@@ -19,7 +19,7 @@
 
 #include "dicomm.h"
 
-/* A rank that has not polled for so long is away. */
+/* A rank that has not polled for this long is away. */
 #define PROGRESS_AWAY_MS 10
 /* Polls of one device in a row, so that others get theirs */
 #define PROGRESS_MAX 256
@@ -30,7 +30,7 @@ struct tp_device;
 struct progress_entry {
 	/* Poll the device until nothing moves. Returns after how many
 	 * milliseconds to do so again; -1: when `fd` is readable. It takes the
-	 * lock of the device, or gives up if somebody has that. */
+	 * lock of the device, or returns at once if another thread holds it. */
 	int (*poll)(struct tp_device *dev);
 	struct tp_device *dev;
 	int fd;
@@ -44,13 +44,13 @@ struct progress_entry {
 };
 
 dicomm_result_t progress_thread_add(struct progress_entry *e);
-/* After it, the thread does not touch the device. It does nothing for one that
+/* Afterwards, the thread does not touch the device. Does nothing if the device
  * was not added. */
 void progress_thread_remove(struct progress_entry *e);
-/* The rank polls again. */
+/* Wakes the thread, when the rank polls again. */
 void progress_thread_wake(void);
 
-/* At each poll */
+/* To be called by the rank at each poll */
 static inline void progress_thread_polled(struct progress_entry *e)
 {
 	uint32_t n = atomic_load_explicit(&e->polls, memory_order_relaxed);

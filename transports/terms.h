@@ -6,7 +6,7 @@
 
 #include "transports/transport.h"
 
-/* What the address of a rank says. */
+/* The terms of a rank, from its address. */
 struct terms {
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;

@@ -62,8 +62,8 @@ enum tp_want {
 	TP_WANT_LOAD,     /* load each byte about once */
 	TP_WANT_COPY,     /* copy them while the sender is idle */
 	TP_WANT_EXCHANGE, /* copy them while the sender receives as much */
-	/* Whatever that costs: the same memory could be offered a moment ago,
-	 * and the peer has changed its mind. */
+	/* Make a reference whatever it costs: one was worth it when the call
+	 * was prepared, and the peer has changed what it accepts since. */
 	TP_WANT_ANYHOW
 };
 
@@ -74,7 +74,7 @@ enum tp_want {
  * bytes share a cache line. */
 struct tp_line {
 	_Atomic uint64_t seq;
-	uint32_t signature; /* tells calls that do not match */
+	uint32_t signature; /* differs if calls do not match */
 	uint32_t kind;
 	uint64_t len;
 	uint8_t room[TP_LINE_ROOM];
@@ -136,9 +136,10 @@ struct tp_blob {
 	uint8_t data[1020];
 };
 
-/* Where a rank computes; it chooses the nearest adapters by that. */
+/* Where a rank computes; used to choose the nearest adapters. */
 struct tp_place {
-	char pci[16]; /* of its device; "": the cores of this thread */
+	char pci[16]; /* PCI address of its device; "": the cores of this thread
+		       */
 	/* Distance from one PCI address (or "") to another. UINT32_MAX:
 	 * unknown. The pointer may be NULL: all distances are unknown. */
 	uint32_t (*steps)(const char *from, const char *to);
@@ -150,7 +151,8 @@ struct tp_config {
 	uint32_t slots;            /* a power of two */
 	uint32_t slot_bytes;       /* a multiple of 4096 */
 	uint64_t core_cache_bytes; /* of the second-level cache; 0: unknown */
-	/* For each pair of adapters of two ranks; 0: the transport decides. */
+	/* Number for each pair of adapters of two ranks; 0: the transport
+	 * decides. */
 	uint32_t queue_pairs;
 	/* Secret of the communicator: all of its ranks have it, and nobody
 	 * else. */
@@ -167,8 +169,8 @@ struct tp_region {
 	int index;
 	const void *addr;
 	uint64_t len;
-	/* Of the allocation; no other allocation ever has it. 0: the owner does
-	 * not free the memory while it is registered. */
+	/* Number of the allocation, never reused. 0: the owner does not free
+	 * the memory while it is registered. */
 	uint64_t id;
 };
 
@@ -183,13 +185,13 @@ struct tp_mem;    /* memory handle: registered memory */
 struct tp_device; /* one rank's endpoint on this transport */
 struct tp_peer;   /* one remote rank, or this rank itself */
 
-/* What an adapter is, as its driver says. */
+/* Properties of an adapter, from its driver. */
 struct tp_adapter {
 	uint64_t id; /* unique on this machine */
 	uint64_t bytes_per_s;
 	/* emulated: processors move the data */
 	bool software;
-	/* Of a few bytes, to an adapter of another machine. */
+	/* Latency of a few bytes to an adapter of another machine. */
 	uint64_t latency_ps;
 };
 #define TP_ADAPTERS 8
@@ -199,10 +201,10 @@ struct transport {
 	/* It connects ranks of one machine only. Other transports are opened
 	 * only if ranks remain that these do not reach. */
 	bool intra_node;
-	/* It encrypts data where DICOMM_ENCRYPT asks for that. */
+	/* It encrypts data if DICOMM_ENCRYPT is set. */
 	bool encrypts;
-	/* It is used only where DICOMM_TRANSPORTS names it. Whoever names it
-	 * wants it, so it comes before those that it could replace. */
+	/* It is used only if DICOMM_TRANSPORTS names it, and is then preferred
+	 * to transports that reach the same ranks. */
 	bool by_name;
 	/* It may reach memory of devices. It is opened, too, if some devices do
 	 * not reach each other's memory. */
@@ -211,17 +213,17 @@ struct transport {
 	 * in flight; used unless the user chose. 0: it needs none in
 	 * particular. */
 	uint32_t slots, slot_bytes;
-	/* It reads long messages from where they are, so a long slice costs it
-	 * no memory, while each slice costs a request or two. Other transports
-	 * beside it use slices as long. */
+	/* It sends long messages by reference. A long slice costs it no memory,
+	 * and each slice costs a request or two, so slices are long. Other
+	 * transports of the communicator use slices of the same length. */
 	bool by_reference;
 	/* wait() ends when something arrives. */
 	bool wait_wakes;
 	/* poll() is a system call: wait() rather than poll again at once. */
 	bool slow_poll;
 
-	/* Is there an adapter to use? `why` becomes what was found, or why not.
-	 * Logs nothing. */
+	/* Returns true if there is an adapter that can be used. `why` becomes a
+	 * description of it, or the reason. Logs nothing. */
 	bool (*usable)(char *why, size_t len);
 
 	/* Errors: INVALID_ARGUMENT, a number in the config; NO_PATH, no
@@ -229,25 +231,26 @@ struct transport {
 	 * SYSTEM, the adapter or the kernel refuses. */
 	dicomm_result_t (*open)(const struct tp_config *config,
 				struct tp_device **dev);
-	/* Use that slot size instead; this changes the address of the device.
-	 * Only before the first peer_open(). NULL: it cannot. */
+	/* Changes the slot size, and so the address of the device. Only before
+	 * the first peer_open(). NULL: not possible. */
 	void (*set_slot_bytes)(struct tp_device *dev, uint32_t slot_bytes);
-	/* Ranks of this machine share cores: the communicator has more of them
-	 * than the machine has cores. Only before the first connection. NULL:
-	 * that changes nothing. */
+	/* Called if the communicator has more ranks on this machine than the
+	 * machine has cores. Only before the first connection. NULL: makes no
+	 * difference. */
 	void (*share_cores)(struct tp_device *dev);
 	/* What peers need to reach this device. */
 	void (*address)(const struct tp_device *dev, struct tp_blob *address);
-	/* List the adapters that it uses; returns their number. NULL: adapters
-	 * do not say how fast they are, so links have to be measured. */
+	/* List the adapters that the device uses; returns their number. NULL:
+	 * their rates are not known, so links have to be measured. */
 	unsigned (*adapters)(const struct tp_device *dev,
 			     struct tp_adapter out[TP_ADAPTERS]);
 	/* Close what is open; free everything. */
 	void (*close)(struct tp_device *dev);
 
-	/* Can the device reach the owner of that address? If not, `why` says
-	 * why. Looks at local state only, and logs nothing. False, too, once a
-	 * connected peer has closed or aborted. */
+	/* Returns true if the device can reach the owner of that address;
+	 * otherwise the reason is in `why`. Uses local state only, and logs
+	 * nothing. Returns false, too, once a connected peer has closed or
+	 * aborted. */
 	bool (*reaches)(struct tp_device *dev, const struct tp_blob *address,
 			char *why, size_t len);
 	/* Errors: NO_PATH, the address is not genuine, or cannot be
@@ -268,7 +271,8 @@ struct transport {
 				       struct tp_outbox *out);
 	dicomm_result_t (*connect_in)(struct tp_peer *peer, enum tp_class c,
 				      struct tp_inbox *in);
-	/* Afterwards, nothing accesses what this side has put or mapped. */
+	/* Afterwards, no memory that this side has put or mapped is
+	 * accessed. */
 	void (*peer_close)(struct tp_peer *peer);
 
 	/* Deliver message seq. TP_DATA: body is len <= eager_bytes bytes.
@@ -283,21 +287,22 @@ struct transport {
 			       uint64_t seq, uint32_t signature,
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
-	/* The receiver needs no message up to seq any more. The sender is told
-	 * in time for limits.window, or when poll() finds nothing else to do,
-	 * or at flush(). Errors: SYSTEM, the adapter has failed. That the peer
-	 * is gone is none. */
+	/* The receiver no longer needs messages up to seq. Their credits are
+	 * sent in time for limits.window, or when poll() finds nothing else to
+	 * do, or at flush(). Errors: SYSTEM, the adapter has failed. It is not
+	 * an error if the peer is gone. */
 	dicomm_result_t (*release)(struct tp_peer *peer, enum tp_class c,
 				   uint64_t seq);
-	/* Tell all senders now what was released: this rank may not poll for a
-	 * while. Senders of references wait for that at the end of their
-	 * operation, and ranks wait for it before they leave. False: some could
-	 * not be told for lack of room; poll(), then call again. */
+	/* Send all credits that are due now, because this rank may not poll for
+	 * a while. Senders of references wait for them at the end of their
+	 * operation, and ranks wait for them before they leave. False: there
+	 * was no room for some; poll(), then call again. */
 	bool (*flush)(struct tp_device *dev);
-	/* Have all credits arrived that were sent? A transport with several
-	 * paths may lose one, and a rank that has left does not send it again.
-	 * So a rank polls until this is true, and leaves then. NULL: there is
-	 * one path; when it fails, the peers are lost anyway. */
+	/* Returns true if all credits that were sent have arrived. A transport
+	 * with several paths may lose one, and a rank that has left does not
+	 * send it again. So before a rank leaves, it polls until this returns
+	 * true. NULL: there is one path; if it fails, the peer is lost
+	 * anyway. */
 	bool (*delivered)(struct tp_device *dev);
 
 	/* Register host memory, until mem_dereg(): all that takes long is done
@@ -308,27 +313,28 @@ struct transport {
 	dicomm_result_t (*mem_reg)(struct tp_device *dev, const void *addr,
 				   uint64_t len, bool written,
 				   struct tp_mem **out);
-	/* Register memory of a device; read() may write it. Data goes there and
-	 * comes from there without the host, and kernels that start after
-	 * read_status() returned SUCCESS see it. `how` becomes the way that was
-	 * found. Errors: UNSUPPORTED, the transport cannot, `how` says why (or
-	 * "" if that is obvious), and nothing is logged; NO_MEMORY. */
+	/* Register memory of a device; read() may write it. Its data does not
+	 * pass through the host, and kernels that start after read_status()
+	 * returned SUCCESS see data that was read. `how` becomes the way that
+	 * was found. Errors: UNSUPPORTED, the transport cannot: `how` is the
+	 * reason (or "" if it is obvious), and nothing is logged; NO_MEMORY. */
 	dicomm_result_t (*mem_reg_device)(struct tp_device *dev,
 					  const struct tp_region *region,
 					  struct tp_mem **out, char *how,
 					  size_t len);
-	/* Could the n-th adapter of a rank at that place register that memory?
-	 * For dicomm-info, without a device of the transport. False: there is
-	 * no such adapter. */
+	/* Finds out whether the n-th adapter of a rank at that place could
+	 * register that memory. For dicomm-info, without a device of the
+	 * transport. Returns false if there is no such adapter. */
 	bool (*mem_support)(unsigned n, const struct tp_region *region,
 			    const struct tp_place *place,
 			    struct tp_mem_support *out);
 	void (*mem_dereg)(struct tp_device *dev, struct tp_mem *mem);
 
 	/* Make a reference to [addr, addr + len). False: the peer cannot read
-	 * it, or that would not pay for what it wants. Always possible above
-	 * eager_bytes; if the transport is not intra_node, for any length; if
-	 * limits.needs_mem_reg, for registered memory. No system call. */
+	 * it, or slots are faster for `want`. Always true for more than
+	 * eager_bytes bytes; if the transport is not intra_node, for any
+	 * length; if limits.needs_mem_reg, only for registered memory. Makes no
+	 * system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref);
 	/* Map the memory of a received reference, for loads only, until the
@@ -337,22 +343,22 @@ struct transport {
 	 * stopped, or the reference leads to no memory of it; NO_MEMORY. */
 	dicomm_result_t (*map)(struct tp_peer *peer, const struct tp_ref *ref,
 			       uint64_t len, const void **ptr);
-	/* Is what was loaded from mapped memory what the peer sent? Errors:
-	 * REMOTE, the peer has stopped meanwhile and may have reused the
-	 * memory; do not load from there any more. NULL: map() succeeds for
-	 * what this rank sends to itself only. */
+	/* To be called after mapped memory was loaded. Errors: REMOTE, the peer
+	 * has stopped meanwhile and may have reused the memory, so the bytes
+	 * are invalid; do not load from there any more. NULL: map() succeeds
+	 * only for messages of this rank to itself. */
 	dicomm_result_t (*intact)(struct tp_peer *peer);
 	/* Copy a part of the memory that message seq refers to; the message is
 	 * not released yet. One part at a time for each seq, and for at most 64
-	 * messages. IN_PROGRESS: ask read_status(). AGAIN: too many reads are
-	 * in flight. Errors: REMOTE, the peer has stopped, or what leads to it
-	 * has broken, or it does not know the reference; SYSTEM, the adapter
-	 * has failed; NO_MEMORY. */
+	 * messages. IN_PROGRESS: read_status() returns its end. AGAIN: too many
+	 * reads are in flight. Errors: REMOTE, the peer has stopped, or the
+	 * connection to it has broken, or it does not know the reference;
+	 * SYSTEM, the adapter has failed; NO_MEMORY. */
 	dicomm_result_t (*read)(struct tp_peer *peer, enum tp_class c,
 				uint64_t seq, const struct tp_ref *ref,
 				uint64_t offset, void *dst, uint64_t len);
-	/* Of the last read() for that seq. IN_PROGRESS: the data is not
-	 * complete. Errors: as those of read(). */
+	/* The status of the last read() for that seq. IN_PROGRESS: the data is
+	 * not complete. Errors: as those of read(). */
 	dicomm_result_t (*read_status)(struct tp_peer *peer, enum tp_class c,
 				       uint64_t seq);
 
@@ -361,9 +367,9 @@ struct transport {
 	/* Sleep until something may have arrived, or could be sent, for at most
 	 * that long. It may return early. */
 	void (*wait)(struct tp_device *dev, unsigned us);
-	/* Has the connection to a peer failed for good, though the peer has not
-	 * closed it? Then *peer is which one. Errors: REMOTE, the peer's side,
-	 * or the network; SYSTEM, this side's adapter. */
+	/* Returns an error if the connection to a peer has failed for good and
+	 * the peer has not closed it; *peer becomes that peer. Errors: REMOTE,
+	 * the peer's side, or the network; SYSTEM, this side's adapter. */
 	dicomm_result_t (*broken)(struct tp_device *dev, int *peer);
 	/* Stop: nothing in flight arrives any more, put() fails with
 	 * DICOMM_ERR_ABORTED, and when this returns, nobody loads from offered
@@ -380,7 +386,7 @@ struct transport {
  * transport that this build lacks is listed, but is not usable and cannot be
  * opened. */
 extern const struct transport *const transports[];
-/* NULL: there is none of that name. */
+/* Returns NULL if there is no transport of that name. */
 const struct transport *transport_find(const char *name);
 
 #endif

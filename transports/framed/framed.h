@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What transports share that send frames, and copy messages into inboxes of
- * their own at the receiver: tcp and ucx. Here are the channels, with inbox,
- * credits and reads, and those operations of struct transport that only need
- * these. The transport makes connections, and sends and receives the frames.
+ * The common part of tcp and ucx, which send frames and copy messages into an
+ * inbox at the receiver. Here are the channels, with inbox, credits and reads,
+ * and the operations of struct transport that need nothing else. The transport
+ * itself makes connections, and sends and receives the frames.
  *
  * Such a transport defines struct tp_device with a struct framed as its first
  * member, begins its addresses with a struct framed_address and what it keeps
  * for each rank with a struct framed_link, and fills in struct framed_ops.
  *
- * Whoever holds the lock owns the device: the thread that uses it, the progress
- * thread, or a thread that aborts. All functions here need the lock, unless
- * they are operations of struct transport.
+ * The thread that holds the lock owns the device: the thread that uses it, the
+ * progress thread, or a thread that aborts. All functions here need the lock,
+ * unless they are operations of struct transport.
  */
 #ifndef DICOMM_TRANSPORTS_FRAMED_FRAMED_H
 #define DICOMM_TRANSPORTS_FRAMED_FRAMED_H
@@ -37,12 +37,14 @@ struct framed;
 struct framed_in;
 
 struct framed_read {
-	struct framed_in *in; /* that it belongs to */
+	struct framed_in *in; /* the channel of the read */
 	uint8_t *dst;
-	int memory_type; /* of dst; the transport's own number */
-	/* Bytes: all; of which no piece has begun; that are not there. */
+	int memory_type; /* type of the memory at dst, as the transport numbers
+			    types */
+	/* Bytes: of the whole read; of which no piece has begun to arrive; that
+	 * are not there yet. */
 	uint64_t len, unclaimed, missing;
-	uint32_t number;    /* tells it from an earlier read of the slot */
+	uint32_t number;    /* differs from that of earlier reads of the slot */
 	_Atomic int status; /* dicomm_result_t; IN_PROGRESS: not complete */
 };
 
@@ -53,7 +55,7 @@ struct framed_in {
 	uint8_t channel_class;
 	uint8_t *slots; /* lines, followed by the data of all slots */
 	uint8_t *data;
-	uint64_t *begun;   /* of each slot: last message that began to arrive */
+	uint64_t *begun;   /* [slot]: last message that began to arrive */
 	uint64_t consumed; /* messages that this rank has released */
 	uint64_t granted;  /* messages that the sender knows as released */
 	bool urgent;       /* the sender may be waiting for a credit */
@@ -80,7 +82,7 @@ struct framed_message {
 	uint64_t bytes; /* of the body: len, or those of a reference */
 };
 
-/* ---- what leads to a rank ---- */
+/* ---- links ---- */
 
 /* First member of what the transport keeps for each rank. */
 struct framed_link {
@@ -88,7 +90,7 @@ struct framed_link {
 	uint32_t rank;
 	_Atomic int status;       /* dicomm_result_t; the cause is below */
 	_Atomic bool peer_closed; /* the peer has closed, or aborted */
-	bool reported;            /* the user has been told the status, */
+	bool reported;            /* the status was returned to the user, */
 	bool noticed;             /* and broken() has seen it once */
 	char cause[160];
 };
@@ -96,9 +98,11 @@ struct framed_link {
 /* The first bytes of an address. */
 struct framed_address {
 	uint32_t magic, version;
-	uint8_t proof[16]; /* of all bytes, with 0 here, by the config's key */
-	uint64_t token;    /* of the device: who connects to it has to know */
-	uint64_t network;  /* hash of machine and network namespace */
+	uint8_t proof[16]; /* keyed hash of all bytes, with 0 here, under the
+			      config's key */
+	uint64_t token; /* of the device; a peer has to send it when it connects
+			 */
+	uint64_t network; /* hash of machine and network namespace */
 	struct terms terms;
 };
 
@@ -107,9 +111,10 @@ struct framed_address {
 /* What the transport does; the lock is held, unless noted. */
 struct framed_ops {
 	const char *name;
-	uint32_t magic, version; /* of its addresses */
-	size_t ref_bytes;  /* of its references, which begin with an address */
-	size_t link_bytes; /* of what it keeps for a rank */
+	uint32_t magic, version; /* magic and version of its addresses */
+	size_t ref_bytes; /* size of its references, which begin with an address
+			   */
+	size_t link_bytes; /* size of the struct that it keeps for a rank */
 	/* Connect to the peer, and announce that this rank will use a channel
 	 * to it. */
 	dicomm_result_t (*open_channel)(struct tp_peer *peer, enum tp_class c);
@@ -119,7 +124,7 @@ struct framed_ops {
 	/* Send in->consumed. AGAIN: there is no room now. Another error: the
 	 * peer needs no credits, or cannot get any. */
 	dicomm_result_t (*send_credit)(struct framed_in *in);
-	/* The link is sound. Ask for [offset, offset + len) of a reference,
+	/* The link is sound. Request [offset, offset + len) of a reference,
 	 * with the number of the read. AGAIN: nothing happened. */
 	dicomm_result_t (*send_read)(struct framed_in *in, uint64_t seq,
 				     struct framed_read *read, uint32_t number,
@@ -128,9 +133,9 @@ struct framed_ops {
 	 * that, or after FRAMED_DRAIN_NS. */
 	void (*close_links)(struct tp_device *dev, uint32_t first,
 			    uint32_t end);
-	/* NULL, or: close what is left of a link that has broken. */
+	/* Closes what is left of a broken link. May be NULL. */
 	void (*drop)(struct framed_link *link);
-	/* NULL, or: look for links that have broken. */
+	/* Finds links that have broken. May be NULL. */
 	void (*watch)(struct tp_device *dev);
 };
 
@@ -140,8 +145,8 @@ struct framed {
 	_Atomic bool aborted;
 	const struct framed_ops *ops;
 	struct tp_config config;
-	uint64_t network, token; /* as its address says */
-	bool congests;           /* as struct tp_limits says */
+	uint64_t network, token; /* as in its address */
+	bool congests;           /* as in struct tp_limits */
 	bool deferred; /* some link has something to send that found no room */
 	uint8_t seal_key[16];
 	struct framed_link *links;       /* [rank], each of ops->link_bytes */
@@ -150,7 +155,7 @@ struct framed {
 	struct framed_in *credits_due; /* channels whose sender needs credits */
 	bool credits_blocked;          /* a credit found no room */
 	unsigned idle;                 /* polls in a row that found nothing */
-	uint32_t reads;                /* numbered so far */
+	uint32_t reads;                /* number of reads so far */
 	struct tp_peer *peers;
 };
 
@@ -216,7 +221,7 @@ static inline struct framed_link *framed_link_of(const struct framed *f,
 					      rank * f->ops->link_bytes);
 }
 
-/* To itself a rank needs no network. */
+/* A rank sends messages to itself without the network. */
 static inline bool framed_is_self(const struct tp_peer *peer)
 {
 	return peer->rank == framed_of(peer->dev)->config.rank;
@@ -234,7 +239,8 @@ void framed_close(struct framed *f);
 struct tp_peer *framed_peer_make(struct framed *f, int rank, size_t bytes);
 /* Free the channels from and to a rank. */
 void framed_free_channels(struct framed *f, uint32_t rank);
-/* Take the lock to abort; false: another thread does not give it back. */
+/* Take the lock to abort. False: another thread has held it for
+ * FRAMED_DRAIN_NS. */
 bool framed_lock_to_abort(struct framed *f);
 /* Bytes of tables and channels. Without the lock. */
 uint64_t framed_memory(const struct framed *f);
@@ -252,33 +258,33 @@ dicomm_result_t framed_release(struct tp_peer *peer, enum tp_class c,
 bool framed_flush(struct tp_device *dev);
 void framed_peer_close(struct tp_peer *peer);
 
-/* ---- address.c: what all addresses begin with; without the lock ---- */
+/* ---- address.c: the first bytes of all addresses; without the lock ---- */
 
 /* Fill in the head of an address of `bytes` bytes, and make a blob of it. The
  * rest has to be there: the proof covers it. */
 void framed_address_make(const struct framed *f, struct framed_address *a,
 			 size_t bytes, struct tp_blob *blob);
-/* Take an address of at most `bytes` bytes out of a blob. False: it is not one,
- * and `why` says so. The caller checks its length. */
+/* Take an address of at most `bytes` bytes out of a blob. False: it is not a
+ * valid address; the reason is in `why`. The caller checks its length. */
 bool framed_address_parse(const struct framed *f, const struct tp_blob *blob,
 			  struct framed_address *a, size_t bytes, char *why,
 			  size_t len);
 /* Hash of machine and network namespace. */
 uint64_t framed_address_network(void);
-/* Returns false, and says that an address is not genuine. */
+/* Writes to `why` that an address is damaged or forged, and returns false. */
 bool framed_address_damaged(const struct framed *f, char *why, size_t len);
 
 /* ---- link.c: is a rank there? ---- */
 
-/* The link has broken, and this is why, unless it had before. */
+/* Mark the link as broken, with this cause, unless it is broken already. */
 void framed_link_fail(struct framed_link *link, dicomm_result_t status,
 		      const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* SUCCESS, or why nothing is sent to the rank any more; then the text becomes
- * the last error. */
+/* Returns SUCCESS, or the error of a broken link; then its text becomes the
+ * last error. */
 dicomm_result_t framed_link_status(struct framed_link *link);
-/* Can messages be sent to that rank? If not, `why` says so. Without the
- * lock. */
+/* Returns true if messages can be sent to that rank. Otherwise the reason is in
+ * `why`. Without the lock. */
 bool framed_link_is_open(const struct framed *f, uint32_t rank, char *why,
 			 size_t len);
 
@@ -290,48 +296,51 @@ dicomm_result_t framed_link_broken(struct tp_device *dev, int *peer);
 /* Make the receiver's side of a channel; NULL: no memory. */
 struct framed_in *framed_inbox_make(struct framed *f, uint32_t rank,
 				    uint32_t c);
-/* Free it; it is not in f->in any more. If pieces are still being received, the
- * last of them frees it. */
+/* Free an inbox that is no longer in f->in. If pieces are still being received,
+ * the last of them frees it. */
 void framed_inbox_free(struct framed_in *in);
-/* May the message arrive? Each number may once, in any order, and only in a
- * slot that was released. */
+/* Returns true if a message of this number may arrive now: each number once, in
+ * any order, into a slot that was released. */
 bool framed_inbox_expects(struct framed_in *in, uint64_t seq);
-/* Where its bytes belong: in the line, or in the slot's data. */
+/* Returns the place of its bytes: in the line, or in the slot's data. */
 uint8_t *framed_inbox_place(const struct framed_in *in, uint64_t seq,
 			    uint64_t bytes);
-/* They are there: let the reader see the message. */
+/* All bytes have arrived: make the message visible to the reader. */
 void framed_inbox_deliver(struct framed_in *in, uint64_t seq,
 			  uint32_t signature, uint32_t kind, uint64_t len);
 
 /* ---- credits.c ---- */
 
-/* A credit has come. False: it is beyond all numbers. */
+/* Store a credit that has arrived. False: it is for messages that were never
+ * sent. */
 bool framed_credits_receive(struct framed *f, uint32_t rank, uint32_t c,
 			    uint64_t released);
-/* Send them now; if that cannot be, in a later poll. */
+/* Send the credits now; if there is no room, in a later poll. */
 void framed_credits_send(struct framed_in *in);
 void framed_credits_send_all(struct framed *f);
-/* Send them when polls find nothing else to do. */
+/* Send the credits when polls find nothing else to do. */
 void framed_credits_defer(struct framed_in *in);
-/* Do not send them any more. */
+/* Send no further credits of this inbox. */
 void framed_credits_cancel(struct framed_in *in);
 /* A message has carried in->consumed. */
 void framed_credits_sent(struct framed_in *in);
-/* After each progress; moved: it did something. */
+/* To be called after each progress. moved: the progress did something. */
 void framed_credits_progress(struct framed *f, bool moved);
 
 /* ---- read.c: references, and reads of the memory they refer to ---- */
 
-/* By its seal the owner of the memory knows a reference that it has offered. It
- * covers the bytes of the reference before the seal. Without the lock. */
+/* Returns the seal of a reference, over the bytes before it. By the seal, the
+ * owner of the memory verifies that it has offered the reference. Without the
+ * lock. */
 uint64_t framed_read_seal(const struct framed *f, const void *ref, size_t len);
-/* The read that a piece of data is for; NULL: none, ignore the piece. */
+/* Returns the read to which a piece of data belongs; NULL: ignore the piece. */
 struct framed_read *framed_read_find(struct framed *f, uint32_t rank,
 				     uint32_t c, uint64_t seq, uint32_t number);
-/* A piece begins: where it belongs. NULL: it is not what was asked for. */
+/* Returns the place of a piece that begins to arrive. NULL: it was not
+ * requested. */
 uint8_t *framed_read_claim(struct framed_read *read, uint64_t offset,
 			   uint64_t len);
-/* A piece is there. */
+/* To be called when a piece has arrived. */
 void framed_read_advance(struct framed_read *read, uint64_t len);
 void framed_read_fail(struct framed_read *read);
 

@@ -37,8 +37,8 @@ void shm_host_find(struct shm_host *host);
  * into the blob. */
 void shm_address_pack(struct shm_address *a, const struct shm_host *host,
 		      struct tp_blob *blob);
-/* Returns false if the bytes are no address of shm; `why` says what is
- * wrong. */
+/* Returns false if the bytes are not an address of shm; the reason is in
+ * `why`. */
 bool shm_address_parse(const struct tp_blob *blob, struct shm_address *a,
 		       char *why, size_t len);
 /* Returns true if that rank is on `host`, this machine, and in its pid

@@ -20,8 +20,9 @@ void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
 
 /* Returns true if this process can read the memory of the segment's owner. */
 bool shm_cma_works(const struct shm_segment *seg);
-/* *got: bytes that were read. IN_PROGRESS: the kernel refuses the rest, for the
- * reason in errno, though the process is there; nothing is logged. */
+/* Reads memory of the segment's owner; *got becomes the number of bytes that
+ * were read. IN_PROGRESS: the owner is alive, but the kernel refuses the rest,
+ * for the reason in errno; nothing is logged. */
 dicomm_result_t shm_cma_read(const struct shm_segment *seg, uint64_t addr,
 			     void *dst, uint64_t len,
 			     const _Atomic bool *aborted, uint64_t *got);

@@ -19,18 +19,19 @@ struct shm_rates {
 
 /* Measure once, and return the rates. All are 0 if this process did not get its
  * turn to measure, if the other core was busy, or if another process measures
- * with the same key of SHM_MEASURE_KEY bytes, that of a communicator (NULL:
- * whatever others do). Any thread. */
+ * for the communicator with the same key of SHM_MEASURE_KEY bytes (NULL: other
+ * processes do not matter). Any thread. */
 #define SHM_MEASURE_KEY 32
 void shm_measure(const uint8_t *key, struct shm_rates *rates);
-/* Called when all ranks of that communicator have come this far. Until then,
- * those that come late find that one has measured. */
+/* Called when all ranks of that communicator have called shm_measure(). Until
+ * then, late ranks find that another one measures, and do not measure
+ * themselves. */
 void shm_measure_end(void);
 /* Give this process the rates that a peer has measured. They are used if this
  * process has measured none. */
 void shm_rates_tell(const struct shm_rates *rates);
-/* Returns the rates that this process uses: measured, otherwise the first that
- * a peer told, otherwise a guess. Any thread. */
+/* Returns the rates that this process uses: its own; otherwise the first that a
+ * peer has sent; otherwise a guess. Any thread. */
 void shm_rates_get(struct shm_rates *rates);
 
 #endif

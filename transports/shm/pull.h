@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a reference refers to, where the receiver can neither map nor read it:
- * memory that the kernel does not show to other processes, or a sender that has
- * given up privileges since it connected. The receiver asks for a piece; the
- * sender, who waits for the release anyway, copies it into the data area of the
- * slot of that message, or of that slice of it.
+ * Pulls the bytes of a reference where the receiver can neither map nor read
+ * the memory: the kernel does not let other processes read it, or the sender
+ * has given up privileges since it connected. The receiver requests a piece.
+ * The sender, which waits for the release anyway, copies the piece into the
+ * data area of the slot of that message.
  */
 #ifndef DICOMM_TRANSPORTS_SHM_PULL_H
 #define DICOMM_TRANSPORTS_SHM_PULL_H
@@ -16,26 +16,29 @@
 
 struct shm_ring;
 
-/* What the receiver waits for: one for each slot */
+/* A pull of the receiver; there is one for each slot */
 struct shm_pull {
-	uint8_t *dst;    /* NULL: nothing */
-	uint64_t seq;    /* of a message that is not released yet */
-	uint64_t from;   /* address in the sender */
-	uint64_t left;   /* bytes, with the piece that was asked for */
-	uint64_t number; /* of that question */
+	uint8_t *dst;  /* NULL: nothing */
+	uint64_t seq;  /* of a message that is not released yet */
+	uint64_t from; /* address in the sender */
+	uint64_t left; /* bytes that are still to come, with the requested piece
+			*/
+	uint64_t number; /* number of the request */
 };
 
-/* Ask for len bytes at an address of the sender that message seq refers to.
- * AGAIN: the slot of that number may still hold an earlier message; the last
- * one that was released is `consumed`. */
+/* Request len bytes at an address of the sender, for message seq. AGAIN: the
+ * slot may still be in use by an earlier message; `consumed` is the last
+ * message that was released. */
 dicomm_result_t shm_pull_begin(struct shm_ring *ring, struct shm_pull pulls[],
 			       uint64_t consumed, uint64_t seq, void *dst,
 			       uint64_t from, uint64_t len);
-/* Take what has come for message seq. IN_PROGRESS: that was not all. */
+/* Copy the piece that has arrived for message seq. IN_PROGRESS: there are
+ * more. */
 dicomm_result_t shm_pull_poll(struct shm_ring *ring, struct shm_pull pulls[],
 			      uint64_t seq);
-/* The sender: answer all questions about messages that are not released yet.
- * `seen` counts the questions that were looked at. True: there was one. */
+/* Called by the sender: serve all requests for messages that are not released
+ * yet. *seen counts the requests that were checked. Returns true if there was
+ * one. */
 bool shm_pull_serve(struct shm_ring *ring, uint64_t *seen);
 
 #endif

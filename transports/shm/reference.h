@@ -18,9 +18,9 @@
 #define SHM_MAP_REF_BYTES 48
 
 enum shm_how { SHM_POINTER = 1, SHM_MAP, SHM_CMA };
-/* How the reader is to reach what it refers to */
+/* Returns how the reader is to reach the memory */
 enum shm_how shm_ref_how(const struct tp_ref *ref);
-/* Its address in the sender */
+/* Returns the address in the sender */
 uint64_t shm_ref_address(const struct tp_ref *ref);
 
 struct shm_mappings; /* memory of one peer that this process has mapped */
@@ -42,14 +42,15 @@ bool shm_ref_make(const struct shm_offer *how, const void *addr, uint64_t len,
 		  struct tp_ref *ref);
 dicomm_result_t shm_mappings_create(struct shm_mappings **out);
 void shm_mappings_destroy(struct shm_mappings *mappings);
-/* ERR_UNSUPPORTED: read it. IN_PROGRESS: the kernel refuses to map an
- * allocation, for the reason in errno; nothing is logged. */
+/* Map the memory of a reference. ERR_UNSUPPORTED: it has to be read instead.
+ * IN_PROGRESS: the kernel refuses to map it, for the reason in errno; nothing
+ * is logged. */
 dicomm_result_t shm_ref_map(struct shm_mappings *mappings,
 			    const struct shm_segment *seg,
 			    const struct tp_ref *ref, uint64_t len,
 			    const void **ptr);
-/* IN_PROGRESS: the kernel refuses that from *got on, for the reason in errno;
- * nothing is logged. */
+/* Read the memory of a reference. IN_PROGRESS: the kernel refuses to read from
+ * byte *got on, for the reason in errno; nothing is logged. */
 dicomm_result_t shm_ref_read(struct shm_mappings *mappings,
 			     const struct shm_segment *seg,
 			     const struct tp_ref *ref, uint64_t offset,

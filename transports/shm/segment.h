@@ -23,10 +23,10 @@
 
 #define SHM_FREED_IDS 256
 
-/* Start of a segment; only its owner writes it, but for the doorbell. */
+/* Start of a segment. Only its owner writes it, except for the doorbell. */
 struct shm_header {
 	uint64_t magic;
-	uint64_t nonce[2]; /* random: tells segments apart */
+	uint64_t nonce[2]; /* random, different for each segment */
 	uint32_t rank, ranks;
 	uint32_t slots, slot_bytes;
 	uint64_t probe; /* address, in the owner, of another copy of nonce[0] */
@@ -52,7 +52,7 @@ struct shm_tail {
 	/* Lengths of messages that the receiver reads by CMA: while it only
 	 * receives, and while it also sends as much. */
 	struct shm_lengths cma_copy, cma_exchange;
-	/* Questions so far; see pull.h */
+	/* Requests so far; see pull.h */
 	_Atomic uint64_t asked;
 	/* The receiver cannot map the sender's allocations. */
 	_Atomic bool maps_nothing;
@@ -90,8 +90,8 @@ struct shm_ring {
 	struct tp_line *lines;
 	struct shm_tail *tail;
 	struct shm_question *questions;
-	/* Numbers of the questions that were answered, behind them; only the
-	 * sender writes it. */
+	/* [slot]: number of the last request that was served; behind the
+	 * requests; only the sender writes it. */
 	_Atomic uint64_t *answers;
 	uint8_t *data;
 };
@@ -99,7 +99,7 @@ struct shm_ring {
 dicomm_result_t shm_segment_create(const struct tp_config *config,
 				   struct shm_segment **out);
 /* Returns true if this process can open that segment and its owner has not
- * aborted. Otherwise `why` says what is wrong. Logs nothing. */
+ * aborted. Otherwise the reason is in `why`. Logs nothing. */
 bool shm_segment_reachable(const struct shm_address *a, char *why, size_t len);
 dicomm_result_t shm_segment_attach(const struct shm_address *a,
 				   struct shm_segment **out);
@@ -112,9 +112,9 @@ void shm_segment_address(const struct shm_segment *seg,
 /* Returns true if the address is that of a rank of this process. */
 bool shm_segment_is_own(const struct shm_address *a);
 
-/* Does that errno say that the kernel refuses what may be there all the same?
- * The owner may have given up privileges since it was reached first, or this
- * process may have no descriptor left. */
+/* Returns true if this errno means that the kernel refuses access to a segment
+ * that may still exist: the owner may have given up privileges since the first
+ * access, or this process may have no descriptor left. */
 bool shm_is_refused(int error);
 
 /* Add a ring to a segment of this process. */
