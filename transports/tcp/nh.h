@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NH, the universal hash of UMAC and Adiantum: it makes 16 bytes of each 4 KiB,
- * at the speed of memory. Two unlike blocks have the same hash with at most
- * 2^-64 of all keys (Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC, CRYPTO
- * 1999, theorem 4.2.2; two passes, the key moved on by a pair of words). It
- * hides neither block nor key: only what a real authenticator makes of it may
- * be seen.
+ * NH, the universal hash of UMAC and Adiantum. It hashes each 4 KiB to 16
+ * bytes, at the speed of memory. Two different blocks have the same hash for at
+ * most 2^-64 of all keys (Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC,
+ * CRYPTO 1999, theorem 4.2.2; two passes, the key moved on by a pair of words).
+ * The hash reveals block and key, so it must not be sent: only an authenticator
+ * of it may be.
  */
 #ifndef DICOMM_TRANSPORTS_TCP_NH_H
 #define DICOMM_TRANSPORTS_TCP_NH_H
@@ -19,7 +19,7 @@
 #endif
 
 #define NH_BLOCK 4096 /* bytes of data for each hash */
-#define NH_STEP 64    /* of which a multiple is hashed */
+#define NH_STEP 64    /* lengths are padded to a multiple of it */
 #define NH_PASSES 2
 #define NH_KEY (NH_BLOCK + 8 * (NH_PASSES - 1))
 #define NH_HASH (8 * NH_PASSES)
@@ -100,8 +100,8 @@ nh_avx512(const uint8_t *key, const uint8_t *data, size_t len,
 typedef void (*nh_fn)(const uint8_t *key, const uint8_t *data, size_t len,
 		      uint64_t sum[NH_PASSES]);
 
-/* The i-th that this processor has, the fastest first; NULL: there are no
- * more. */
+/* Returns number i of the implementations that this processor can run, fastest
+ * first, or NULL. */
 static inline nh_fn nh_usable(int i)
 {
 	nh_fn usable[4] = {NULL};
@@ -117,8 +117,9 @@ static inline nh_fn nh_usable(int i)
 	return i < n ? usable[i] : NULL;
 }
 
-/* Hashes up to NH_BLOCK bytes, zeros behind them up to a whole step; so who
- * authenticates the hash authenticates the length as well. */
+/* Hashes up to NH_BLOCK bytes, padded with zeros to a multiple of NH_STEP.
+ * Blocks that differ only in such zeros have the same hash, so the length has
+ * to be authenticated as well. */
 static inline void nh_hash(nh_fn hash, const uint8_t key[NH_KEY],
 			   const uint8_t *data, size_t len,
 			   uint8_t out[NH_HASH])

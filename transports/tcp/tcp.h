@@ -2,15 +2,16 @@
 /*
  * TCP by plain sockets, which never block, and epoll.
  *
- * A link is what leads to one rank: one connection, or several that share the
- * work. Over it go frames, a head of 32 bytes and a body. A message is put into
- * the socket at once; what the kernel has no room for is kept, one message at
- * most. The receiver has the kernel write bodies to where they belong: the slot
- * of an inbox, or where a read() wants them. For a read the owner of the memory
- * is asked, and sends that part of it in its poll().
+ * A link leads to one rank by one connection, or by several that share the
+ * load. It carries frames, each with a head of 32 bytes and a body. A message
+ * is written to the socket at once; if the kernel has no room for all of it,
+ * the rest is kept, of one message at most. The receiver lets the kernel write
+ * bodies directly to their place: the slot of an inbox, or the destination of a
+ * read(). A read() sends a request to the owner of the memory, which sends the
+ * bytes in its poll().
  *
- * Nothing waits for a connection: a put says AGAIN until there is one, so that
- * this counts as all other waiting of an operation.
+ * Nothing blocks for a connection: put() returns AGAIN until there is one, so
+ * the time counts against the time-out of the operation.
  *
  * A rank that is away from the library would neither answer nor get its last
  * messages out. A thread (transports/progress_thread.h) polls for it until it
@@ -35,12 +36,13 @@
 #define TCP_KEY sizeof(((struct tp_config *)0)->key)
 #define TCP_NONCE 32
 #define TCP_PROOF 32
-#define TCP_CONNECTIONS 8 /* of a link, at most */
+#define TCP_CONNECTIONS 8 /* most connections of a link */
 /* Input buffer: heads, and messages so short that several arrive at once. */
 #define TCP_INPUT_BYTES 8192
-#define TCP_CONTROL_BYTES 8192 /* of control frames that wait to be sent */
+#define TCP_CONTROL_BYTES \
+	8192 /* most bytes of control frames that wait to be sent */
 
-/* What DICOMM_ENCRYPT asks for; peers have to agree. */
+/* The value of DICOMM_ENCRYPT; peers have to agree. */
 enum tcp_protection { TCP_CLEAR, TCP_SIGNED, TCP_ENCRYPTED, TCP_PROTECTIONS };
 
 /* ---- address.c: the address of a rank ---- */
@@ -62,13 +64,15 @@ const char *tcp_address_protection(uint32_t protection);
 /* ---- frames ---- */
 
 enum tcp_frame {
-	TCP_FRAME_CHANNEL,   /* the sender will use this channel */
-	TCP_FRAME_MESSAGE,   /* body: for the line, or the slot's data */
-	TCP_FRAME_CREDIT,    /* only the head: its `consumed` */
-	TCP_FRAME_READ,      /* body: struct tcp_read_request */
-	TCP_FRAME_DATA,      /* body: a piece of what a read asked for */
-	TCP_FRAME_CLOSE,     /* the sender sends no more, and wants no more */
-	TCP_FRAME_CLOSE_ACK, /* all TCP_FRAME_CLOSE of a link have come */
+	TCP_FRAME_CHANNEL, /* the sender will use this channel */
+	TCP_FRAME_MESSAGE, /* body: for the line, or the slot's data */
+	TCP_FRAME_CREDIT,  /* only the head: its `consumed` */
+	TCP_FRAME_READ,    /* body: struct tcp_read_request */
+	TCP_FRAME_DATA,    /* body: a piece of the data of a read */
+	TCP_FRAME_CLOSE, /* the sender neither sends nor expects further frames
+			  */
+	TCP_FRAME_CLOSE_ACK, /* acknowledges the TCP_FRAME_CLOSE of all
+				connections of a link */
 	TCP_FRAME_TYPES
 };
 
@@ -80,7 +84,7 @@ struct tcp_head {
 	uint64_t seq;       /* of the message */
 	uint64_t len;       /* of the message; of the data in this frame */
 	union {
-		/* TCP_FRAME_DATA: offset within the range asked for. */
+		/* TCP_FRAME_DATA: offset within the requested range. */
 		uint64_t offset;
 		/* Other frames: number of the last message of this class that
 		 * the sender of the frame has released (credit). */
@@ -91,7 +95,7 @@ struct tcp_head {
 /* Memory of a sender that a peer may read. */
 struct tcp_ref {
 	uint64_t addr, len;
-	uint64_t seal; /* proves to the owner that it has offered this */
+	uint64_t seal; /* by it, the owner verifies that it has offered this */
 };
 
 struct tcp_read_request {
@@ -154,7 +158,7 @@ enum tcp_state {
 struct tcp_reply {
 	struct tcp_head head; /* of the next piece */
 	const uint8_t *at;    /* its memory */
-	uint64_t left;        /* from there on */
+	uint64_t left;        /* bytes left to send */
 };
 #define TCP_REPLIES (TP_CLASSES * FRAMED_READS)
 
@@ -162,17 +166,17 @@ struct tcp_link;
 struct tcp_seal;
 struct tcp_conn {
 	struct tp_device *dev;
-	struct tcp_link *link; /* NULL: the peer has not proved who it is */
+	struct tcp_link *link; /* NULL: the peer has not sent its proof yet */
 	uint32_t index;        /* among those of the link */
 	int fd;
 	enum tcp_state state;
-	uint32_t events; /* that epoll looks for */
+	uint32_t events; /* for which epoll watches */
 	uint64_t deadline_ms;
 	struct tcp_conn *next, **at; /* all of the device */
 
 	/* handshake.h; NULL: open, or closed */
 	struct tcp_handshake *handshake;
-	struct stranger stranger; /* until its hello proves who it is */
+	struct stranger stranger; /* until its hello has proved its rank */
 
 	/* send.c: it has ended, and why */
 	void (*lost)(struct tcp_conn *c, int error);
@@ -188,7 +192,8 @@ struct tcp_conn {
 	struct tcp_head piece; /* of replies[reply_first], partly sent */
 	uint64_t piece_sent, piece_len;
 	bool piece_open;
-	bool put_waits; /* a put() returned AGAIN: it goes before a piece */
+	bool put_waits; /* a put() returned AGAIN: its message is sent before
+			   further pieces */
 	bool blocked;   /* the kernel had no room */
 
 	/* receive.c */
@@ -219,31 +224,33 @@ struct tcp_link {
 	struct tcp_conn *conn[TCP_CONNECTIONS];
 	bool announce[TP_CLASSES]; /* TCP_FRAME_CHANNEL has to be sent */
 	bool close_sent[TCP_CONNECTIONS];
-	uint32_t closes; /* that have come, one by each connection */
+	uint32_t closes; /* number of TCP_FRAME_CLOSE received, one by each
+			    connection */
 	bool close_acked;
 	bool ack_due; /* the peer has closed, and needs TCP_FRAME_CLOSE_ACK */
 	bool closed;  /* no connection is accepted any more */
 };
 
 /*
- * Whoever holds the lock of the device owns all of it: the thread that uses the
- * device, the progress thread, or a thread that aborts.
+ * The thread that holds the lock owns the whole device: the thread that uses
+ * it, the progress thread, or a thread that aborts.
  */
 struct tp_device {
 	struct framed base;
 	uint64_t opened_ms;
 	uint64_t silent_ms; /* how long a host may not answer; 0: for ever */
 	enum tcp_protection protection;
-	uint32_t connections; /* of a link that this rank makes */
+	uint32_t connections; /* number of connections of a link that this rank
+				 makes */
 	char listen[80];
 	struct sockaddr_storage listens; /* the same */
 	bool loopback;
 	int epoll, listener; /* -1: none */
-	bool paused;         /* accepts nothing for a while: no descriptors */
+	bool paused;         /* the listener pauses for lack of descriptors */
 	struct progress_entry progress;
 
 	struct tcp_link *links;          /* base.links */
-	struct tcp_conn *conns, *closed; /* the latter are to be freed */
+	struct tcp_conn *conns, *closed; /* closed: to be freed */
 	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
 	/* Handshakes in progress, connects to retry, and a paused listener: if
@@ -272,12 +279,13 @@ bool tcp_progress(struct tp_device *dev);
 
 /* ---- socket.c: sockets, and what epoll looks for ---- */
 
-/* Listen, and make what is slept on. */
+/* Listen, and make the epoll set on which wait() sleeps. */
 dicomm_result_t tcp_socket_open(struct tp_device *dev);
 void tcp_socket_close(struct tp_device *dev);
-/* Peers that connect from now on are refused. */
+/* Stop listening: peers that connect from now on are refused. */
 void tcp_socket_stop_listening(struct tp_device *dev);
-/* A new connection; takes the descriptor, or closes it and returns NULL. */
+/* Make a connection of a descriptor. On failure, closes the descriptor and
+ * returns NULL. */
 struct tcp_conn *tcp_socket_add(struct tp_device *dev, int fd,
 				enum tcp_state state, uint32_t events);
 /* Close it. tcp_socket_free_closed() frees it at the end of the poll, because
@@ -287,19 +295,20 @@ void tcp_socket_free_closed(struct tp_device *dev);
 void tcp_socket_watch(struct tcp_conn *c, uint32_t events);
 /* Begin to connect; -1 and errno. */
 int tcp_socket_connect(const struct tp_device *dev, const char *to);
-/* Accept one; -1: there is none, or no descriptor. Without a descriptor, the
- * oldest connection that has proved nothing is closed. If there is no such one,
- * the listener pauses until tcp_socket_resume(). */
+/* Accept a connection; -1: there is none, or no free descriptor. Without a
+ * descriptor, the oldest connection without a proof is closed. If there is
+ * none, the listener pauses until tcp_socket_resume(). */
 int tcp_socket_accept(struct tp_device *dev);
 void tcp_socket_resume(struct tp_device *dev);
-/* Bytes moved; 0: the kernel has no room, or nothing; -1: the connection has
- * ended, and errno says how, 0 if the peer has closed it. */
+/* Return the number of bytes moved; 0: the kernel has no room, or no bytes; -1:
+ * the connection has ended, with the reason in errno, 0 if the peer has closed
+ * it. */
 ssize_t tcp_socket_send(struct tcp_conn *c, struct iovec *v, int n);
 ssize_t tcp_socket_receive(struct tcp_conn *c, struct iovec *v, int n);
 
 /* ---- join.c: how two ranks make a connection ---- */
 
-/* Connect to that rank, unless that is done, or it has connected. */
+/* Connect to that rank, unless one of the two has connected already. */
 void tcp_join_connect(struct tcp_link *link);
 void tcp_join_accept(struct tp_device *dev);
 /* Epoll has an event of a connection that is not open yet. */
@@ -307,15 +316,16 @@ void tcp_join_advance(struct tcp_conn *c);
 /* Drop handshakes that take too long; retry connects. */
 void tcp_join_tick(struct tp_device *dev, uint64_t now_ms);
 
-/* ---- link.c: the state of the way to a rank ---- */
+/* ---- link.c: the state of a link ---- */
 
-/* All connections are open: announce the channels that were begun. */
+/* All connections are open: send TCP_FRAME_CHANNEL for the channels that were
+ * begun. */
 void tcp_link_ready(struct tcp_link *link);
-/* A connection has ended; errno, 0: the peer closed it. */
+/* A connection has ended, with this errno; 0: the peer has closed it. */
 void tcp_link_lost(struct tcp_conn *c, int error);
-/* TCP_FRAME_CLOSE has come by a connection. */
+/* A connection has received TCP_FRAME_CLOSE. */
 void tcp_link_on_close(struct tcp_conn *c);
-/* Send TCP_FRAME_CLOSE by all connections, unless that is done. */
+/* Send TCP_FRAME_CLOSE by all connections, unless it was sent. */
 void tcp_link_say_close(struct tcp_link *link);
 /* The peer has acknowledged the close, or is gone. */
 bool tcp_link_is_quiet(const struct tcp_link *link);
@@ -324,7 +334,7 @@ void tcp_link_drop(struct tcp_link *link);
 /* Send announcements and acknowledgements that could not be sent before. */
 void tcp_link_flush_deferred(struct tp_device *dev);
 
-/* ---- send.c: what leaves by a connection ---- */
+/* ---- send.c: sends by a connection ---- */
 
 /* lost() is called when sending fails, unless the peer has closed: what it has
  * sent before may still be received. */
@@ -339,23 +349,23 @@ dicomm_result_t tcp_send_message(struct tcp_conn *c,
 dicomm_result_t tcp_send_control(struct tcp_conn *c,
 				 const struct tcp_head *head, const void *body,
 				 size_t len);
-/* Answer a read: send memory that stays until the peer has received it;
- * head->offset is its offset in the range asked for. False: too many replies.
- */
+/* Reply to a read: send memory that stays valid until the peer has received it;
+ * head->offset is its offset in the requested range. False: there are too many
+ * replies. */
 bool tcp_send_reply(struct tcp_conn *c, const struct tcp_head *head,
 		    const void *memory, uint64_t len);
-/* Send what is queued; true if some of it left. */
+/* Send what is queued; true if some of it was sent. */
 bool tcp_send_more(struct tcp_conn *c);
 bool tcp_send_is_pending(const struct tcp_conn *c);
 /* Is a frame partly sent? */
 bool tcp_send_is_amid_frame(const struct tcp_conn *c);
 
-/* ---- receive.c: what comes in ---- */
+/* ---- receive.c: receives by a connection ---- */
 
-/* Receive what is there; true if something was. */
+/* Receive what has arrived; true if something had. */
 bool tcp_receive(struct tcp_conn *c);
 
-/* ---- watch.c: hosts that fell silent ---- */
+/* ---- watch.c: hosts that no longer answer ---- */
 
 void tcp_watch(struct tp_device *dev);
 

@@ -21,7 +21,7 @@ struct ucx_address {
 };
 
 void ucx_address_make(const struct tp_device *dev, struct tp_blob *blob);
-/* False: it is damaged, or cannot be reached; `why` says so. */
+/* False: it is damaged, or cannot be reached; the reason is in `why`. */
 bool ucx_address_parse(const struct tp_device *dev, const struct tp_blob *blob,
 		       struct ucx_address *a, char *why, size_t len);
 void ucx_interface_find(const struct tp_config *config,

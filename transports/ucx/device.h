@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank has of UCX: a worker, an endpoint to each rank, and the two sides
- * of each channel. A channel carries the messages of one class from one rank to
- * another.
+ * The UCX state of a rank: a worker, an endpoint to each rank, and the two
+ * sides of each channel. A channel carries the messages of one class from one
+ * rank to another.
  *
- * Whoever holds the lock of the device owns all of it, and the worker: the
+ * The thread that holds the lock owns the whole device with its worker: the
  * thread that uses the device, the progress thread, or a thread that aborts.
  */
 #ifndef DICOMM_TRANSPORTS_UCX_DEVICE_H
@@ -32,14 +32,15 @@ enum ucx_what {
 	UCX_MESSAGE, /* body: what goes into the line, or the slot's data */
 	UCX_CREDIT,  /* seq: messages that the receiver has released */
 	UCX_READ,    /* body: struct ucx_read_request */
-	UCX_DATA,    /* body: a piece of what a read asked for */
-	UCX_CLOSE,   /* the sender sends no more, and wants no more */
+	UCX_DATA,    /* body: a piece of the data of a read */
+	UCX_CLOSE,   /* the sender neither sends nor expects further messages */
 	UCX_CLOSE_ACK,
 	UCX_WHATS
 };
 
 struct ucx_head {
-	uint64_t token; /* the receiver's: it knows its peers by that */
+	uint64_t token; /* token of the receiver, which accepts no messages
+			   without it */
 	uint32_t rank;  /* the sender's */
 	uint16_t channel_class;
 	uint16_t kind;      /* message: enum tp_kind; read: UCX_READ_... */
@@ -49,14 +50,14 @@ struct ucx_head {
 	uint32_t status;    /* of UCX_DATA: enum dicomm_result_t */
 };
 
-/* How a read wants its data. */
+/* How the data of a read is to be sent. */
 enum { UCX_READ_ANYHOW, UCX_READ_RENDEZVOUS };
 
 /* Memory of a sender that a peer may read. */
 struct ucx_ref {
 	uint64_t addr, len;
 	uint64_t type; /* ucs_memory_type_t, as the owner knows it */
-	uint64_t seal; /* proves to the owner that it has offered this */
+	uint64_t seal; /* by it, the owner verifies that it has offered this */
 };
 
 struct ucx_read_request {
@@ -77,7 +78,8 @@ _Static_assert(sizeof(struct ucx_head) == 40 &&
  * all buffers for data are in use.
  */
 struct ucx_bounce {
-	struct ucx_bounce *next, **spare; /* the list to give it back to */
+	struct ucx_bounce *next,
+		**spare; /* spare: the list to which it is returned */
 	struct ucx_endpoint *endpoint;
 	struct ucx_head head;
 	uint8_t body[];
@@ -86,7 +88,7 @@ struct ucx_bounce {
 /* A piece of user memory that is being sent to the peer that reads it. */
 struct ucx_reply {
 	struct ucx_reply *next; /* spare */
-	struct ucx_reply *more; /* of all there are */
+	struct ucx_reply *more; /* the next of all replies, spare or not */
 	struct ucx_endpoint *endpoint;
 	struct ucx_head head;
 };
@@ -115,7 +117,7 @@ struct ucx_endpoint {
 	uint32_t queued; /* messages not sent yet; later ones queue up, too */
 	struct ucx_bounce *bounces; /* spare; made for the first channel out */
 	void *bounce_memory;
-	bool rejected;  /* the peer has sent what it must not */
+	bool rejected;  /* the peer has sent an invalid message */
 	bool connected; /* something has been sent */
 	bool failed;    /* UCX has called the error handler */
 	bool close_sent;
@@ -129,13 +131,13 @@ struct ucx_endpoint {
 
 /* ---- the device ---- */
 
-/* The interface where this machine listens; "" if it is not one. */
+/* The interface on which this rank listens; "" if it is not known. */
 struct ucx_interface {
 	char name[16];
 	bool loopback;
 };
 
-/* A descriptor; the inode tells whether it is still the same socket. */
+/* A descriptor. If its inode has changed, it is another socket by now. */
 struct ucx_socket {
 	int fd;
 	ino_t inode; /* 0: none */
@@ -149,7 +151,8 @@ struct tp_device {
 	ucp_worker_h worker; /* NULL after abort() */
 	ucp_worker_h ended;  /* the worker that abort() has stopped */
 	int efd;
-	struct ucx_socket listener; /* of UCX over TCP, if it was found */
+	struct ucx_socket listener; /* the listening socket of UCX over TCP, if
+				       it was found */
 	bool sockets_closed;
 	uint8_t worker_address[UCX_WORKER_BYTES];
 	uint32_t worker_address_len;
@@ -158,7 +161,8 @@ struct tp_device {
 	void *control_memory;
 	struct ucx_reply *replies; /* spare */
 	struct ucx_reply *all_replies;
-	unsigned replying, receiving; /* pieces that UCX works on */
+	unsigned replying, receiving; /* number of pieces that UCX is sending,
+					 and receiving */
 	struct tp_mem *mems;          /* registered memory of devices */
 	struct progress_entry progress;
 };

@@ -25,15 +25,16 @@ dicomm_result_t ucx_endpoint_open(struct ucx_endpoint *endpoint,
 dicomm_result_t ucx_endpoint_send(struct ucx_endpoint *endpoint,
 				  enum ucx_what what, struct ucx_head *head,
 				  const void *body, uint64_t len);
-/* Answer a read: send memory that stays until the peer has received it. */
+/* Reply to a read: send memory that stays valid until the peer has received
+ * it. */
 void ucx_endpoint_reply(struct ucx_endpoint *endpoint,
 			const struct ucx_head *head, const void *body,
 			uint64_t len, ucs_memory_type_t type);
-/* Send UCX_CLOSE, unless that is done. */
+/* Send UCX_CLOSE, unless it was sent. */
 void ucx_endpoint_say_close(struct ucx_endpoint *endpoint);
 /* The peer has acknowledged the close, or is gone. */
 bool ucx_endpoint_is_quiet(const struct ucx_endpoint *endpoint);
-/* It is neither broken nor still connecting. */
+/* Returns true if the endpoint is neither broken nor still connecting. */
 bool ucx_endpoint_is_sound(const struct ucx_endpoint *endpoint);
 /* Begin to close: at once (force), or when everything is sent. Does nothing
  * while the endpoint connects: UCX 1.13 may end the program then. */

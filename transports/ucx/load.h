@@ -42,8 +42,8 @@
 
 struct ucx_api {
 	UCX_FUNCTIONS(LIBRARY_POINTER)
-	/* Copies memory of CUDA in threads without a current context, too: from
-	 * 1.19 on. */
+	/* UCX copies memory of CUDA in threads without a current context, too:
+	 * from 1.19 on. */
 	bool needs_no_context;
 };
 
@@ -52,7 +52,8 @@ extern struct ucx_api ucx;
 /* Contexts that are open in this process. The child of a fork cannot use UCX
  * while its parent has any: the threads of UCX are not in the child. */
 extern _Atomic int ucx_contexts;
-/* Open the library. `why` becomes its version; false: `why` says why not. */
+/* Open the library. `why` becomes its version, or the reason if this returns
+ * false. */
 bool ucx_load(char *why, size_t len);
 
 #endif

@@ -7,8 +7,8 @@
 
 struct tp_device;
 
-/* Progress the worker, then do what handlers have left, and send credits. Lock
- * held. True: something moved. */
+/* Progress the worker, then do what handlers have deferred, and send credits.
+ * Lock held. True: something moved. */
 bool ucx_progress(struct tp_device *dev);
 
 #endif

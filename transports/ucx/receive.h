@@ -11,8 +11,8 @@
 
 /* Register the handlers of a new worker. */
 ucs_status_t ucx_receive_register(struct tp_device *dev);
-/* Handlers may not create endpoints. Create those that hellos asked for, and
- * send the acknowledgements that are due. */
+/* Create the endpoints for hellos that have arrived, which handlers may not do,
+ * and send the acknowledgements that are due. */
 void ucx_receive_deferred(struct tp_device *dev);
 
 #endif

@@ -15,7 +15,8 @@ void ucx_worker_close_endpoints(struct tp_device *dev, uint32_t first,
 				uint32_t end);
 /* Abort: nothing moves any more, and dev->worker is NULL. */
 void ucx_worker_stop(struct tp_device *dev);
-/* Give everything back to UCX, if UCX survives that; else leave it alone. */
+/* Destroy the worker and the context, unless UCX would crash in that; then they
+ * are leaked. */
 void ucx_worker_end(struct tp_device *dev);
 
 #endif
