@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What ranks send to each other outside of channels: a rank's address, through
- * the bootstrap, and the messages that make a channel, over TCP. */
+/* The bytes that ranks exchange outside of channels: a rank's address, by the
+ * bootstrap, and the messages by which a channel is made, over TCP. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CHANNEL_ADDRESS_H
 #define DICOMM_TRANSPORTS_VERBS_CHANNEL_ADDRESS_H
 

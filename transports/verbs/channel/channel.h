@@ -108,9 +108,9 @@ struct verbs_qp {
 	uint32_t psn;
 	/* number of requests; done: number known to be complete */
 	uint32_t posted, done;
-	/* signaled: number of requests up to the last one that asked for a
-	 * completion. unchecked_to: until `posted` reaches this, requests need
-	 * neither a completion nor a check for room. */
+	/* signaled: number of requests up to the last one with a completion.
+	 * unchecked_to: until `posted` reaches this, requests need neither a
+	 * completion nor a check for room. */
 	uint32_t signaled, unchecked_to;
 	uint32_t remote_key;
 	/* Time that its traffic so far needs, and time per KiB, in picoseconds;
@@ -140,7 +140,7 @@ struct verbs_keys {
 struct verbs_read {
 	uint32_t pending;       /* bytes to read; 0: no read is under way */
 	dicomm_result_t status; /* as read_status() returns it */
-	/* How often it was posted. Tells flushes of earlier reads from
+	/* How often it was posted. Distinguishes flushes of earlier reads from
 	 * current ones. */
 	uint32_t number;
 	/* Queue pair that it was posted on. NULL: it is not posted; if pending,
@@ -254,8 +254,8 @@ struct verbs_channel {
 	struct ibv_mr *slots_mr[VERBS_RAILS];
 	size_t slots_bytes;
 	uint64_t last_arrived; /* greatest message number that has arrived */
-	/* Last message that was released, and last one that the sender was told
-	 * of, by that queue pair. */
+	/* Last message that was released, and last one for which a credit was
+	 * sent, by that queue pair. */
 	uint64_t consumed, granted;
 	const struct verbs_qp *granted_by;
 	/* Number of credits sent over that queue pair, and the numbers of
@@ -282,8 +282,7 @@ static inline bool verbs_has_room(const struct verbs_qp *qp, uint32_t n)
 	return qp->posted - qp->done + n <= qp->channel->depth;
 }
 
-/* Returns true if requests were posted after the last one that asked for
- * a completion. */
+/* Returns true if requests were posted after the last one with a completion. */
 static inline bool verbs_has_unsignaled(const struct verbs_qp *qp)
 {
 	return qp->posted != qp->signaled;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Failure of a queue pair: reports the cause. Then the channel goes on without
- * it, or fails. */
+/* Failure of a queue pair: reports the cause. Then the channel uses its other
+ * queue pairs, or fails. */
 #ifndef DICOMM_TRANSPORTS_VERBS_CHANNEL_FAILURE_H
 #define DICOMM_TRANSPORTS_VERBS_CHANNEL_FAILURE_H
 
@@ -12,12 +12,12 @@ struct ibv_wc;
 struct verbs_qp;
 
 /* A request has completed with an error. Either the queue pair becomes
- * QP_FAILED and its channel goes on without it, or the channel fails. Logs
- * one line. */
+ * QP_FAILED and its channel uses the others, or the channel fails. Logs one
+ * line. */
 void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 			       const char *operation, uint64_t bytes);
-/* The queue pair has failed without such a completion. Does the same; `why` is
- * the channel's status if it fails. */
+/* The queue pair has failed without such a completion. Does the same; `why`
+ * becomes the status of the channel if the channel fails. */
 void verbs_qp_fail(struct verbs_qp *qp, dicomm_result_t why, const char *what,
 		   const char *hint);
 /* Set channel->text to a description of what has happened to the queue pair,

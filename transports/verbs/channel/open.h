@@ -21,10 +21,10 @@ dicomm_result_t verbs_channel_open(struct verbs_channel *channel,
 /* Create the receiver's inbox, and write its address into the message. */
 dicomm_result_t verbs_channel_inbox(struct verbs_channel *channel,
 				    struct verbs_connect_msg *msg);
-/* verbs_channel_set_remote() stores what the peer's message says.
+/* verbs_channel_set_remote() stores the content of the peer's message.
  * verbs_channel_connect() then connects the queue pairs, unless librdmacm does.
- * If one cannot be connected, the channel goes on with the others; if none can,
- * this fails. */
+ * If one cannot be connected, the channel uses the others; if none can, this
+ * fails. */
 dicomm_result_t
 verbs_channel_set_remote(struct verbs_channel *channel,
 			 const struct verbs_connect_msg *remote);

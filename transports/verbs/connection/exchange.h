@@ -23,8 +23,8 @@ dicomm_result_t verbs_connect_begin(struct tp_device *dev,
 				    enum tp_class c,
 				    struct verbs_channel **out);
 
-/* Tell the peer that this side has stopped a queue pair, and which messages
- * have arrived. Returns false if the peer has closed the channel. */
+/* Send a notice to the peer: this side has stopped a queue pair, and which
+ * messages have arrived. Returns false if the peer has closed the channel. */
 bool verbs_send_notice(struct verbs_channel *channel, uint32_t qp,
 		       uint64_t received_to, uint64_t received_mask);
 

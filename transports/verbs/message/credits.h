@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Credits: the receiver tells the sender which messages it has released. */
+/* Credits: the receiver sends the number of the last message that it has
+ * released. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_CREDITS_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_CREDITS_H
 
@@ -20,7 +21,8 @@ static inline bool verbs_credits_needed(const struct verbs_channel *channel)
 	return channel->urgent || channel->last_read > channel->granted;
 }
 
-/* The device has a list of channels whose credits are sent later. */
+/* Add a channel to the device's list of those whose credits are sent later, or
+ * remove it. */
 void verbs_credits_defer(struct verbs_channel *channel);
 void verbs_credits_cancel(struct verbs_channel *channel);
 void verbs_credits_send_all(struct tp_device *dev);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Failover: a channel goes on when one of its queue pairs has failed. */
+/* Failover: a channel keeps working when one of its queue pairs has failed. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_FAILOVER_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_FAILOVER_H
 

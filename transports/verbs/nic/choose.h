@@ -15,7 +15,7 @@
 
 #define VERBS_PORTS_MAX 64
 
-/* What is known of a port without keeping it open. */
+/* Properties of a port that is not kept open. */
 struct verbs_port {
 	char name[IBV_SYSFS_NAME_MAX];
 	uint8_t number;
@@ -53,7 +53,7 @@ void verbs_choose_pair(const struct verbs_gid *mine, uint32_t n,
 		       const uint8_t (*theirs)[16], uint32_t their_n,
 		       uint32_t *my_gid, uint32_t *their_gid);
 /* Keep the ports that can be used and have a link, and return their number.
- * `why` is their description, or says why there are none. */
+ * `why` becomes their description, or the reason why there are none. */
 int verbs_choose_usable(struct verbs_port *ports, int n, char *why, size_t len);
 /* Choose the ports that one rank uses, and return their number. All are of one
  * fabric, which is the same for all ranks. A port is left out if another one is

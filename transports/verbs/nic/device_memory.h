@@ -13,8 +13,8 @@ struct verbs_nic;
 /* Returns true if data that a NIC has written there must be flushed before the
  * device reads it. */
 bool verbs_needs_flush(const struct tp_region *region);
-/* Register by the first way that works. Returns NULL if none does. `how` names
- * the way, or says why none works. */
+/* Register by the first way that works. Returns NULL if none does. `how`
+ * becomes the name of the way, or the reason why none works. */
 struct ibv_mr *verbs_reg_device_memory(const struct verbs_nic *nic,
 				       const struct tp_region *region,
 				       unsigned access, char *how, size_t len);

@@ -13,8 +13,8 @@ struct tp_place;
 
 /* Returns true for the software NICs of Linux, rxe and siw. */
 bool verbs_nic_is_software(const struct verbs_nic *nic);
-/* Returns true if there is a port that can be used. `why` describes the ports,
- * or says why there is none. */
+/* Returns true if there is a port that can be used. `why` becomes a description
+ * of the ports, or the reason why there is none. */
 bool verbs_nic_find(char *why, size_t len);
 /* Open the ports that a rank uses: at least one, fastest first. `place` and
  * `turn` choose among more ports than a rank may use; see

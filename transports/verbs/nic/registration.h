@@ -37,9 +37,9 @@ const char *verbs_memory_hint(void);
 dicomm_result_t verbs_mr_get(struct verbs_nic *nic, const void *addr,
 			     size_t len, bool written, struct verbs_mr **out);
 /* The same for memory of a device, until the last verbs_mr_put(). Returns
- * ERR_UNSUPPORTED, without a log line, if the NIC cannot register it. `how` is
- * the way that was taken ("dma-buf", "peer memory"), or says why there is
- * none. */
+ * ERR_UNSUPPORTED, without a log line, if the NIC cannot register it. `how`
+ * becomes the way that was taken ("dma-buf", "peer memory"), or the reason why
+ * there is none. */
 dicomm_result_t verbs_mr_get_device(struct verbs_nic *nic,
 				    const struct tp_region *region,
 				    struct verbs_mr **out, char *how,
