@@ -141,8 +141,8 @@ static dicomm_result_t check_apart(const char *f, const void *send,
 				     a + send_bytes <= b || b + recv_bytes <= a,
 			     1))
 		return DICOMM_SUCCESS;
-	return BAD("%s: send %p and recv %p overlap, and not as a call in "
-		   "place may, if it has that form",
+	return BAD("%s: send %p and recv %p overlap, but not in the form of an "
+		   "in-place call",
 		   f, send, recv);
 }
 

@@ -370,8 +370,8 @@ static dicomm_result_t take_ranks(struct group_args *a, const int *ranks)
 	free(taken);
 	if (status == DICOMM_SUCCESS && a->rank < 0)
 		status = FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-			      "%s: rank %d, which calls it, is none of the %d "
-			      "ranks",
+			      "%s: rank %d, which calls it, is not one of the "
+			      "%d ranks",
 			      f, parent->rank, a->count);
 	return status;
 }

@@ -151,8 +151,8 @@ static dicomm_result_t fast_refer(const struct fast_steps *r,
 				       &ref))
 		return fast_fail(r, s,
 				 FAIL(DICOMM_ERR_INTERNAL,
-				      "send to rank %d: %p was offered, and is "
-				      "no more",
+				      "send to rank %d: %p can no longer be "
+				      "sent as a reference",
 				      s->peer->rank, (const void *)src));
 	s->channel->out_last = fast_last(r, s, s->channel->out_base);
 	status = s->put(s->tp, r->prep->class, s->channel->out_base + s->number,

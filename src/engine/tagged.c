@@ -366,8 +366,8 @@ static dicomm_result_t answered(struct dicomm_comm *comm, int source,
 		op = op->tagged.next;
 	if (!op)
 		return FAIL(DICOMM_ERR_INTERNAL,
-			    "tags: rank %d is ready for offer %u, which is "
-			    "none",
+			    "tags: rank %d is ready for offer %u, which "
+			    "does not exist",
 			    source, id);
 	op->tagged.state = TAGGED_MOVING;
 	op->tagged.out =
@@ -432,7 +432,7 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm, int source,
 	if (!op)
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "tags: rank %d sent %llu bytes of kind %u for "
-			    "offer %u, which is none",
+			    "offer %u, which does not exist",
 			    source, (unsigned long long)line->len, line->kind,
 			    line->signature);
 	in = &op->tagged.in;

@@ -308,7 +308,7 @@ static dicomm_result_t check_own(const struct gathering *g)
 	TRY(check_config(g->config));
 	if (g->config->local)
 		return BAD("redistribute_plan_own: config: local is 1, but the "
-			   "ranks have to tell each other");
+			   "boxes of other ranks have to be gathered");
 	TRY(check_tensors(g->tensors, g->n));
 	for (size_t i = 0; i < g->n; i++) {
 		const dicomm_tensor_t *t = &g->tensors[i];
@@ -475,7 +475,7 @@ static dicomm_result_t check_handle(const char *f,
 				    const struct dicomm_redistribute *r)
 {
 	if (!r || r->magic != REDISTRIBUTE_MAGIC)
-		return BAD("%s: plan %p is none", f, (const void *)r);
+		return BAD("%s: plan %p is not a plan", f, (const void *)r);
 	return DICOMM_SUCCESS;
 }
 
@@ -571,7 +571,8 @@ dicomm_result_t dicomm_redistribute_explain(dicomm_redistribute_t plan,
 {
 	TRY(check_handle("redistribute_explain", plan));
 	if (!text || !len)
-		return BAD("redistribute_explain: no room for text");
+		return BAD("redistribute_explain: text is %p, len is %zu",
+			   (void *)text, len);
 	redist_plan_explain(plan->plan, text, len);
 	return DICOMM_SUCCESS;
 }

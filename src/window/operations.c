@@ -38,7 +38,7 @@ static dicomm_result_t check_signal(const char *f, int signal, int context)
 static dicomm_result_t check_flags(const char *f, unsigned flags)
 {
 	if (__builtin_expect(flags, 0))
-		return BAD("%s: flags 0x%x: there are none", f, flags);
+		return BAD("%s: flags 0x%x: not 0", f, flags);
 	return DICOMM_SUCCESS;
 }
 

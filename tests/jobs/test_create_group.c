@@ -358,7 +358,7 @@ static void ask_wrongly(struct job_rank *me)
 	WRONG("nranks 3", me->comm, twice, 3, 0, &c, NULL);
 	WRONG("ranks[1] is 2", me->comm, beyond, 2, 0, &c, NULL);
 	WRONG("ranks[0] is -1", me->comm, below, 2, 0, &c, NULL);
-	WRONG("none of the 1 ranks", me->comm, other, 1, 0, &c, NULL);
+	WRONG("not one of the 1 ranks", me->comm, other, 1, 0, &c, NULL);
 #undef WRONG
 	JOB_CHECK(!c, "there is a handle");
 	make(me, &me->rank, 1, 0);

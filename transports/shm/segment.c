@@ -310,7 +310,7 @@ static dicomm_result_t segment_import(const struct shm_address *a,
 	    seg->head->slot_bytes != a->slot_bytes) {
 		status = FAIL(DICOMM_ERR_REMOTE,
 			      "shm: rank %" PRIu32
-			      ": its segment is not as its address says",
+			      ": its segment does not match its address",
 			      a->rank);
 		goto unmap;
 	}
@@ -471,7 +471,7 @@ static dicomm_result_t ring_import(struct shm_segment *seg, uint64_t offset,
 	int fd;
 
 	fd = segment_open(seg->pid, seg->fd, seg->nonce, why, sizeof(why));
-	/* What an owner has sent that has ended since is still there. */
+	/* Messages of an owner that has ended since are still there. */
 	if (fd < 0 && (shm_is_refused(errno) || is_over(errno))) {
 		log_info("shm: rank %" PRIu32 ": %s: its ring is mapped "
 			 "without that",

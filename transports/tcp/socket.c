@@ -224,8 +224,8 @@ int tcp_socket_accept(struct tp_device *dev)
 	if (fd < 0 && tcp_is_short(errno) && oldest) {
 		tcp_socket_drop(oldest);
 	} else if (fd < 0 && tcp_is_short(errno) && !dev->paused) {
-		log_warn("tcp: rank %d: accept: %m: nobody can connect to it "
-			 "meanwhile",
+		log_warn("tcp: rank %d: accept: %m: it pauses, and no peer can "
+			 "connect to it meanwhile",
 			 dev->base.config.rank);
 		epoll_set_remove(dev->epoll, dev->listener);
 		dev->paused = true;

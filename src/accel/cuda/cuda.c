@@ -293,7 +293,7 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 
 	if (error || !arch)
 		return FAIL(DICOMM_ERR_DEVICE,
-			    "cuda:%d: cannot tell what to compile for: %s (%d)",
+			    "cuda:%d: its architecture is not known: %s (%d)",
 			    index, gpu_error_text(error), error);
 	arch += attribute(index, CUDA_COMPUTE_MINOR);
 	for (*code = NULL; !*code && !known;) {

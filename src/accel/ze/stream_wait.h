@@ -37,11 +37,11 @@ static int find_ours(int index, enum ze_apart *found)
 		error = ze_list_probe(index, q, ZE_PRIORITY_HIGH, found);
 	}
 	if (!error)
-		log_info("ze:%d: lists of ours are on queue %u of %u%s", index,
+		log_info("ze:%d: the library uses queue %u of %u%s", index,
 			 place->ours, place->queues,
 			 *found == ZE_BUSY
-				 ? ": the device is busy, whether one that "
-				   "waits holds up others is not known"
+				 ? ": the device is busy, so it is not known "
+				   "whether a list that waits holds up others"
 				 : "");
 	return error;
 }

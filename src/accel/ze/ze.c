@@ -491,8 +491,8 @@ static int adopt(ze_ipc *ipc, pid_t owner, int *fd)
 	*fd = descriptors_high((int)syscall(SYS_pidfd_getfd, pid, theirs, 0));
 	close(pid);
 	if (*fd < 0) {
-		log_warn("ze:%d: process %d does not hand out descriptors, as "
-			 "kernel.yama.ptrace_scope may ask",
+		log_warn("ze:%d: a descriptor of process %d cannot be copied: "
+			 "kernel.yama.ptrace_scope may forbid it",
 			 entered, (int)owner);
 		return ZE_INVALID_ARGUMENT;
 	}

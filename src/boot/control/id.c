@@ -228,8 +228,8 @@ dicomm_result_t id_derive(const char *host_port, const char *known,
 			    "DICOMM_COMM_KEY is longer than %d characters",
 			    SECRET_MAX);
 	if (!*secret && rank == 0)
-		log_warn("DICOMM_COMM_KEY is not set: whoever reaches %s%s%s "
-			 "can join",
+		log_warn("DICOMM_COMM_KEY is not set: any process that reaches "
+			 "%s%s%s can join",
 			 host_port, *known ? " and guesses " : "", known);
 	/* Not the host: ranks may know it by different names. */
 	snprintf(place, sizeof(place), "%s %s", strrchr(host_port, ':'), known);

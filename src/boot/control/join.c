@@ -135,7 +135,7 @@ static dicomm_result_t fail_timeout(const struct join *j)
 			    c->ranks, c->timeout_ms, from);
 	return FAIL(DICOMM_ERR_TIMEOUT,
 		    "the %d ranks did not join within %d ms, and %s "
-		    "does not say who is missing%s",
+		    "has not reported which ranks are missing%s",
 		    c->ranks, c->timeout_ms,
 		    j->client ? j->client->conn.remote : j->server->conn.remote,
 		    from);
@@ -603,7 +603,8 @@ void join_tell_failure(const dicomm_unique_id_t *id, int rank, int ranks)
 		say_why(&j, reason);
 		let_server_tell(&j, DICOMM_ERR_REMOTE);
 	} else {
-		log_debug("rank %d: cannot tell the others: %s", rank, why);
+		log_debug("rank %d: cannot report that to the others: %s", rank,
+			  why);
 	}
 	auth_forget(key, sizeof(key));
 }

@@ -55,8 +55,8 @@ static dicomm_result_t own_get(struct launcher_info *info)
 	if (!*id)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "DICOMM_RANK and DICOMM_SIZE are set, "
-			    "DICOMM_COMM_ID is not: it says where the "
-			    "ranks find each other");
+			    "DICOMM_COMM_ID is not: it is the address at "
+			    "which the ranks meet");
 	if (strncmp(id, "dicomm1:", 8)) {
 		/* Do not print all of it: a damaged id still contains its
 		 * secret. */

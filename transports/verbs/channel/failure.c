@@ -124,7 +124,7 @@ static bool fail_over(struct verbs_qp *qp)
 		qp->state = QP_GOOD;
 		return false;
 	}
-	log_warn("%s; goes on over %s port %u", channel->text,
+	log_warn("%s; the channel continues over %s port %u", channel->text,
 		 other->rail->nic->name, other->rail->nic->port);
 	atomic_store(&channel->dev->failover, true);
 	verbs_poll_all(channel->dev);

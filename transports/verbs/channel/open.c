@@ -216,7 +216,7 @@ dicomm_result_t verbs_channel_connect(struct verbs_channel *channel,
 		return DICOMM_SUCCESS;
 	if (!verbs_good_qp(channel))
 		return FAIL(status, "%s", channel->text);
-	log_warn("%s; goes on without it", channel->text);
+	log_warn("%s; the channel continues without it", channel->text);
 	return DICOMM_SUCCESS;
 }
 

@@ -212,8 +212,8 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	if (theirs && p->private_data_len >= sizeof(*theirs))
 		qp = verbs_conn_awaiting(theirs->challenge, theirs->qp);
 	if (!qp) {
-		log_warn("verbs: librdmacm: a connection that no request "
-			 "announced");
+		log_warn("verbs: librdmacm: a connection without a request is "
+			 "rejected");
 		rdma_reject(id, NULL, 0);
 		return false;
 	}
