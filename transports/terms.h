@@ -12,12 +12,13 @@ struct terms {
 	uint32_t slots, slot_bytes;
 };
 
-/* For open(): DICOMM_ERR_INVALID_ARGUMENT if a member has no possible value. */
+/* For open(): returns DICOMM_ERR_INVALID_ARGUMENT if a member of the config is
+ * out of range. */
 dicomm_result_t terms_check_config(const char *wire,
 				   const struct tp_config *config);
-/* For peer_open(): DICOMM_ERR_INVALID_ARGUMENT if the address is of another
- * rank; DICOMM_ERR_INVALID_USAGE if its slots differ from this rank's, which
- * have slot_bytes each. */
+/* For peer_open(): returns DICOMM_ERR_INVALID_ARGUMENT if the address is that
+ * of another rank, DICOMM_ERR_INVALID_USAGE if its slots differ from this
+ * rank's, which have slot_bytes each. */
 dicomm_result_t terms_check_peer(const char *wire,
 				 const struct tp_config *config,
 				 uint32_t slot_bytes, int rank,

@@ -45,7 +45,8 @@ struct links_class {
 
 /* A result that was computed from the links, kept for the next time. */
 struct links_memo {
-	const void *what; /* what it belongs to; NULL: empty */
+	const void
+		*what; /* the object for which it was computed; NULL: empty */
 	uint64_t key;
 	uint64_t value[8];
 };

@@ -17,7 +17,8 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 /* Computes the key, of AUTH_KEY bytes, with which the ranks answer probes after
  * a death. */
 void comm_recovery_key(const struct dicomm_comm *comm, uint8_t key[]);
-/* Returns the slot_bytes of ranks on several machines like this one. */
+/* Returns the slot_bytes that ranks on several machines use if all machines are
+ * like this one. */
 uint32_t comm_slot_bytes_apart(uint32_t ranks, uint32_t nodes);
 
 /* Opens the transports that may reach device memory, for a communicator that is

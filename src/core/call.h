@@ -43,13 +43,13 @@ struct own_call {
 struct call {
 	enum coll coll;
 	dicomm_datatype_t type;
-	dicomm_redop_t op; /* as the user gave it */
-	int root;          /* or the peer of a send or receive; -1: none */
-	size_t count;      /* elements of one block; 0 for v-collectives */
-	int tag;           /* of a send or receive */
+	dicomm_redop_t op; /* the operator that the user passed */
+	int root;     /* the root, or the peer of a send or receive; -1: none */
+	size_t count; /* elements of one block; 0 for v-collectives */
+	int tag;      /* of a send or receive */
 	/* Where a receive stores its source, tag and count; or NULL. */
 	dicomm_status_t *status;
-	uint8_t scalar[8];     /* of an operator that the user created */
+	uint8_t scalar[8];     /* scalar of an operator that the user created */
 	const void *scalar_at; /* the scalar in device memory, or NULL */
 	const void *send;      /* the user's buffers */
 	void *recv;
@@ -101,7 +101,7 @@ void call_text(const struct call *call, char *text, size_t len);
 #define CALL_LOG_ENTRIES 64
 
 struct call_record {
-	_Atomic uint64_t number; /* from 1; 0: empty */
+	_Atomic uint64_t number; /* counted from 1; 0: the record is empty */
 	_Atomic uint64_t count;
 	_Atomic uint64_t what; /* coll, type, op, root and signature, packed */
 };

@@ -56,8 +56,8 @@ struct tagged_op {
 	 * of_any: it looks for messages of all peers. */
 	bool looks, of_any;
 	struct arrival *kept; /* what a receive has got before it has begun */
-	uint32_t id;          /* of its offer */
-	uint64_t bytes;       /* of its message */
+	uint32_t id;          /* number of its offer */
+	uint64_t bytes;       /* length of its message */
 	/* Moves the bytes of an offer once both sides are ready */
 	union {
 		struct message_send out;

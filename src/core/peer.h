@@ -67,7 +67,7 @@ struct peer {
 struct message_send {
 	struct peer *peer;
 	enum tp_class class;
-	uint32_t signature; /* of each of the messages */
+	uint32_t signature; /* signature of each of the messages */
 	const uint8_t *from;
 	uint64_t bytes;
 	/* Fewer bytes than this are copied into slots, not sent as a
@@ -85,7 +85,7 @@ struct message_receive {
 	struct peer *peer;
 	enum tp_class class;
 	uint32_t signature;
-	uint8_t *to;   /* where the next ones go */
+	uint8_t *to;   /* place of the next bytes */
 	uint64_t left; /* bytes that have not arrived yet */
 	/* A reference to ref_bytes bytes, of which `left` are still to be
 	 * read */

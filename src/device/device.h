@@ -78,7 +78,7 @@ struct stage {
 	bool mapped; /* the message refers to memory of rank `from` */
 	enum tp_class class;
 	uint64_t seq;
-	struct stage *next; /* in stream order */
+	struct stage *next; /* the next stage in the order of the stream */
 };
 
 struct device {
@@ -86,7 +86,7 @@ struct device {
 	struct deferred deferred;
 	const struct accel_work *work;
 	int index;
-	uint64_t lacks; /* bit t: the device cannot reduce type t */
+	uint64_t lacks; /* bit t is set: the device cannot reduce type t */
 	/* Its memory is the host's: transports access it, and its kernels
 	 * read slots. */
 	bool shares_host;

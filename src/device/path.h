@@ -31,7 +31,7 @@ enum path {
 struct path_end {
 	const char *device; /* "cuda:0" */
 	uint64_t host;      /* a number for its machine */
-	int pid;            /* its process, on that machine */
+	int pid;            /* pid of its process */
 	bool on_host;       /* its buffers are host memory */
 	bool exports;       /* other processes can map its memory */
 	/* Ranks of its process may read all its memory. */
@@ -40,16 +40,16 @@ struct path_end {
 
 struct path_pair {
 	struct path_end a, b;
-	bool mapped; /* each reaches the other's memory */
+	bool mapped; /* each device reaches the memory of the other */
 	/* Why one does not reach the other's memory, in the driver's words,
 	 * or "" */
 	const char *why_unmapped;
-	bool never; /* one of them refuses staging */
+	bool never; /* one of the two refuses staging */
 	bool wired; /* some transport reaches the memory of both */
 	/* The name of that transport, or why none reaches the memory of a
 	 * device; or "" */
 	const char *wiring;
-	const char *wiring_of; /* the device that `wiring` is about */
+	const char *wiring_of; /* the device to which `wiring` refers */
 };
 
 /* Returns true if they may try to map each other's memory. Whether they succeed

@@ -31,7 +31,7 @@ struct fast_step {
 			       enum tp_kind kind, const void *body,
 			       uint64_t len);
 	struct tp_peer *tp;
-	uint32_t spin; /* how often to check before a poll */
+	uint32_t spin; /* checks for the message before a poll */
 	uint8_t kind;
 	uint8_t a_buffer, b_buffer, dst_buffer;
 	uint32_t number; /* of the message, counted from the channel's base */
@@ -39,7 +39,7 @@ struct fast_step {
 	struct peer *peer;
 	size_t a, b, dst; /* byte offsets */
 	size_t bytes, n;
-	bool stream; /* write past the caches */
+	bool stream; /* write the result past the caches */
 };
 
 /* By how much an operation advances the bases of a channel, per slice. */

@@ -24,8 +24,8 @@ dicomm_result_t host_map_open(const struct accel_work *work, int index,
 			      const struct accel_export *board,
 			      struct host_maps **out);
 void host_map_close(struct host_maps *maps);
-/* Map what the board lists now, and unmap what it does not list any more. Skips
- * what cannot be mapped, and does nothing while a stream is blocked. */
+/* Map the memory that the board lists, and unmap what it no longer lists. Skips
+ * memory that cannot be mapped. Does nothing while a stream is blocked. */
 void host_map_refresh(struct host_maps *maps);
 /* Find a part of an allocation. *at is an address of the device if *seen is
  * set, otherwise an address of the host. */

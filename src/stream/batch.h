@@ -29,7 +29,7 @@ struct host_stream {
 	struct batch *last;     /* queued last, while there are pending ones */
 	dicomm_result_t status; /* first failure since the last synchronise */
 	char text[512];
-	dicomm_result_t last_status; /* of the batch that ended last */
+	dicomm_result_t last_status; /* status of the batch that ended last */
 	char last_text[512];
 	/* Used by the driver only. others: number of batches in the stream that
 	 * are not only_sends. */
@@ -61,9 +61,10 @@ struct batch {
 	/* Guarded by stream_lock; the last is on the stack of its waiter */
 	struct dicomm_request *requests;
 	dicomm_result_t status;
-	char *text;                   /* of the failure; may be NULL */
-	struct batch *next;           /* in the inbox, or in another list */
-	struct batch *before, *after; /* of all that were accepted */
+	char *text;         /* text of the failure; may be NULL */
+	struct batch *next; /* in the inbox, or in another list */
+	struct batch *before,
+		*after; /* in the list of all that were accepted */
 };
 
 /* Guards what threads hand over to each other (inbox, pending counts, results),

@@ -20,13 +20,14 @@ struct dicomm_request {
 	 * callback. 0: it is on the stack of its waiter. */
 	_Atomic unsigned refs;
 	_Atomic uint32_t state; /* enum request_state */
-	dicomm_result_t status; /* and the text; once it is done */
+	dicomm_result_t status; /* valid once it is done, as is the text */
 	char text[512];
 	/* Guarded by the lock of callbacks.c */
 	dicomm_request_fn_t call;
 	void *ctx;
 	bool called;
-	struct dicomm_request *next; /* of its batch, or of the callbacks */
+	struct dicomm_request
+		*next; /* in the list of its batch, or of the callbacks */
 };
 
 enum request_state { REQUEST_PENDING, REQUEST_SLEEPING, REQUEST_DONE };

@@ -49,7 +49,7 @@ struct window_head {
 	uint32_t window;
 	uint64_t offset, bytes;
 	uint16_t signal, context;
-	uint32_t get; /* number of the get, of GET and REPLY */
+	uint32_t get; /* for GET and REPLY: number of the get */
 };
 
 /* On the wire, a head is four words, each stored and loaded as a whole. If a
@@ -140,12 +140,12 @@ struct window_call {
 	int peer;
 	struct transfer out; /* what it sends */
 	bool begun;
-	struct mem_handles handles; /* of the user's buffer */
+	struct mem_handles handles; /* registration of the user's buffer */
 	/* Of a get. into: where its bytes go; arrived: all are there. */
 	uint8_t *into;
 	bool arrived;
 	struct window_call *next; /* in the list of gets of its partner */
-	/* wait_signal */
+	/* Of dicomm_wait_signal(): what it waits for */
 	int n;
 	struct window_want {
 		int peer, signal, context;
@@ -180,7 +180,8 @@ struct partner {
 
 struct windows {
 	struct dicomm_window *first;
-	uint32_t registered; /* windows so far; the id of the latest one */
+	uint32_t registered; /* number of windows so far; the id of the latest
+				one */
 	uint32_t gets;       /* so far */
 	/* Ranks that have begun to send, and ranks to which this one sends */
 	int *known, *outs;

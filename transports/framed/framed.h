@@ -56,8 +56,8 @@ struct framed_in {
 	uint8_t *slots; /* lines, followed by the data of all slots */
 	uint8_t *data;
 	uint64_t *begun;   /* [slot]: last message that began to arrive */
-	uint64_t consumed; /* messages that this rank has released */
-	uint64_t granted;  /* messages that the sender knows as released */
+	uint64_t consumed; /* last message that this rank has released */
+	uint64_t granted;  /* last message for which a credit was sent */
 	bool urgent;       /* the sender may be waiting for a credit */
 	struct framed_in *credits_due, **credits_due_link;
 	struct framed_read reads[FRAMED_READS];
@@ -79,7 +79,7 @@ struct framed_message {
 	uint32_t signature;
 	uint64_t seq, len;
 	const void *body;
-	uint64_t bytes; /* of the body: len, or those of a reference */
+	uint64_t bytes; /* length of the body: len, or that of a reference */
 };
 
 /* ---- links ---- */
@@ -118,7 +118,7 @@ struct framed_ops {
 	/* Connect to the peer, and announce that this rank will use a channel
 	 * to it. */
 	dicomm_result_t (*open_channel)(struct tp_peer *peer, enum tp_class c);
-	/* The link is sound. As put() of struct transport. */
+	/* As put() of struct transport, over a link that is not broken. */
 	dicomm_result_t (*send_message)(struct tp_peer *peer,
 					const struct framed_message *m);
 	/* Send in->consumed. AGAIN: there is no room now. Another error: the
@@ -147,15 +147,16 @@ struct framed {
 	struct tp_config config;
 	uint64_t network, token; /* as in its address */
 	bool congests;           /* as in struct tp_limits */
-	bool deferred; /* some link has something to send that found no room */
+	bool deferred; /* some link has frames that could not be sent for lack
+			  of room */
 	uint8_t seal_key[16];
 	struct framed_link *links;       /* [rank], each of ops->link_bytes */
 	struct framed_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */
-	struct framed_out *_Atomic *out; /* the same */
+	struct framed_out *_Atomic *out; /* [rank * TP_CLASSES + class] */
 	struct framed_in *credits_due; /* channels whose sender needs credits */
-	bool credits_blocked;          /* a credit found no room */
-	unsigned idle;                 /* polls in a row that found nothing */
-	uint32_t reads;                /* number of reads so far */
+	bool credits_blocked; /* a credit could not be sent for lack of room */
+	unsigned idle;        /* polls in a row that found nothing */
+	uint32_t reads;       /* number of reads so far */
 	struct tp_peer *peers;
 };
 

@@ -79,10 +79,11 @@ enum tcp_frame {
 struct tcp_head {
 	uint8_t what;          /* enum tcp_frame */
 	uint8_t channel_class; /* enum tp_class */
-	uint16_t kind;         /* of a message: enum tp_kind */
-	uint32_t signature; /* of a message; of a read and its data: number */
+	uint16_t kind;         /* for a message: enum tp_kind */
+	uint32_t signature; /* for a message; for a read and its data: number of
+			       the read */
 	uint64_t seq;       /* of the message */
-	uint64_t len;       /* of the message; of the data in this frame */
+	uint64_t len; /* length of the message, or of the data in this frame */
 	union {
 		/* TCP_FRAME_DATA: offset within the requested range. */
 		uint64_t offset;
@@ -156,8 +157,8 @@ enum tcp_state {
 
 /* Memory that is being sent, piece by piece, to the peer that reads it. */
 struct tcp_reply {
-	struct tcp_head head; /* of the next piece */
-	const uint8_t *at;    /* its memory */
+	struct tcp_head head; /* head of the next piece */
+	const uint8_t *at;    /* memory that is still to be sent */
 	uint64_t left;        /* bytes left to send */
 };
 #define TCP_REPLIES (TP_CLASSES * FRAMED_READS)
@@ -167,7 +168,7 @@ struct tcp_seal;
 struct tcp_conn {
 	struct tp_device *dev;
 	struct tcp_link *link; /* NULL: the peer has not sent its proof yet */
-	uint32_t index;        /* among those of the link */
+	uint32_t index;        /* index among the connections of the link */
 	int fd;
 	enum tcp_state state;
 	uint32_t events; /* for which epoll watches */
@@ -187,9 +188,10 @@ struct tcp_conn {
 	uint32_t tail_begin, tail_end;
 	uint8_t control[TCP_CONTROL_BYTES];
 	uint32_t control_begin, control_end;
-	struct tcp_reply *replies; /* a ring */
+	struct tcp_reply *replies; /* a ring buffer */
 	uint32_t reply_first, reply_count;
-	struct tcp_head piece; /* of replies[reply_first], partly sent */
+	struct tcp_head piece; /* head of the partly sent piece of
+				  replies[reply_first] */
 	uint64_t piece_sent, piece_len;
 	bool piece_open;
 	bool put_waits; /* a put() returned AGAIN: its message is sent before
@@ -199,26 +201,27 @@ struct tcp_conn {
 	/* receive.c */
 	uint8_t input[TCP_INPUT_BYTES];
 	uint32_t input_begin, input_end;
-	struct tcp_head head; /* of the frame whose body is coming */
-	uint8_t *body;        /* where its next byte belongs; NULL: nowhere */
+	struct tcp_head
+		head;  /* head of the frame whose body is being received */
+	uint8_t *body; /* place of its next byte; NULL: the body is dropped */
 	uint64_t body_left;
 	bool close_received; /* TCP_FRAME_CLOSE, by this connection */
 
 	/* watch.c */
 	uint64_t checked_ms, answered_ms;
 
-	struct tcp_seal *seal; /* NULL: in the clear */
+	struct tcp_seal *seal; /* NULL: the connection is not sealed */
 };
 
 /* To one rank. */
 struct tcp_link {
 	struct framed_link base;
-	struct tcp_address *address; /* of the peer; NULL: not known */
+	struct tcp_address *address; /* address of the peer; NULL: not known */
 	bool initiator;              /* this rank has connected */
 	bool retry;                  /* it connects again at retry_ms */
 	uint32_t count;              /* connections; 0: none yet */
 	uint32_t open;
-	bool ready;        /* all are open */
+	bool ready;        /* all connections are open */
 	uint32_t attempts; /* connects that ended before an answer */
 	uint64_t retry_ms;
 	struct tcp_conn *conn[TCP_CONNECTIONS];

@@ -41,13 +41,17 @@ enum ucx_what {
 struct ucx_head {
 	uint64_t token; /* token of the receiver, which accepts no messages
 			   without it */
-	uint32_t rank;  /* the sender's */
+	uint32_t rank;  /* rank of the sender */
 	uint16_t channel_class;
-	uint16_t kind;      /* message: enum tp_kind; read: UCX_READ_... */
-	uint64_t seq;       /* message; credit: released */
-	uint64_t len;       /* of the message; of data: its offset */
-	uint32_t signature; /* message; read and data: the read's number */
-	uint32_t status;    /* of UCX_DATA: enum dicomm_result_t */
+	uint16_t kind; /* for a message: enum tp_kind; for a read: UCX_READ_...
+			*/
+	uint64_t seq;  /* number of the message; for a credit: last message
+			  released */
+	uint64_t len; /* length of the message; for data: its offset in the read
+		       */
+	uint32_t signature; /* for a message; for a read and its data: number of
+			       the read */
+	uint32_t status;    /* for UCX_DATA: enum dicomm_result_t */
 };
 
 /* How the data of a read is to be sent. */
@@ -112,10 +116,12 @@ struct ucx_reply {
  */
 struct ucx_endpoint {
 	struct framed_link base;
-	uint64_t token;  /* the peer's */
+	uint64_t token;  /* token of the peer */
 	ucp_ep_h ep;     /* NULL until needed */
-	uint32_t queued; /* messages not sent yet; later ones queue up, too */
-	struct ucx_bounce *bounces; /* spare; made for the first channel out */
+	uint32_t queued; /* number of messages that wait to be sent; later ones
+			    wait behind them */
+	struct ucx_bounce *bounces; /* spare ones; allocated with the first
+				       channel to the peer */
 	void *bounce_memory;
 	bool rejected;  /* the peer has sent an invalid message */
 	bool connected; /* something has been sent */

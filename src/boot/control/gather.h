@@ -10,8 +10,9 @@
 #include "src/boot/control/members.h"
 
 #define GATHER_CHUNK (FRAME_MAX - 16)    /* bytes of data in one frame */
-#define GATHER_MAX ((uint64_t)256 << 20) /* of one rank */
-#define GATHER_TOTAL ((uint64_t)1 << 30) /* of all ranks together */
+#define GATHER_MAX ((uint64_t)256 << 20) /* most bytes of one rank */
+#define GATHER_TOTAL ((uint64_t)1 << 30) /* most bytes of all ranks together \
+					  */
 
 /* What one rank has sent so far. */
 struct gather_part {

@@ -44,7 +44,7 @@ enum frame_type {
 	FRAME_FAILED,        /* u32 status, u32 culprit, text */
 	FRAME_DIED,          /* u32 rank, text */
 	FRAME_LEFT,          /* u32 rank */
-	FRAME_BYE,           /* the sender leaves */
+	FRAME_BYE,           /* the sender leaves the communicator */
 	FRAME_GATHER,        /* u64 gather, u64 len, bytes */
 	FRAME_GATHERED,      /* u64 gather, bytes */
 	FRAME_GATHER_FAILED, /* u64 gather, u32 status, text */
