@@ -138,8 +138,8 @@ struct tp_blob {
 
 /* Where a rank computes; used to choose the nearest adapters. */
 struct tp_place {
-	char pci[16]; /* PCI address of its device; "": the cores of this thread
-		       */
+	/* PCI address of its device; "": the cores of this thread */
+	char pci[16];
 	/* Distance from one PCI address (or "") to another. UINT32_MAX:
 	 * unknown. The pointer may be NULL: all distances are unknown. */
 	uint32_t (*steps)(const char *from, const char *to);

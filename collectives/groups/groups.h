@@ -28,8 +28,9 @@ enum groups_by {
 
 struct groups {
 	uint32_t n, columns;
-	uint32_t *first; /* [n + 1]: the place on the path of the links where
-			    each group begins */
+	/* [n + 1]: the place on the path of the links where each group
+	 * begins */
+	uint32_t *first;
 	uint32_t *owner; /* [group * columns + column]: the rank that owns it */
 	uint32_t *cut;   /* [n + 1]: the part of a column where a share
 			  * begins */

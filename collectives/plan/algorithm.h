@@ -108,8 +108,8 @@ struct work {
 	uint64_t reduce_bytes, copy_bytes;
 	uint64_t total_bytes; /* wire, reduced and copied bytes of ALL ranks;
 			       * the cores of a node share that work */
-	bool returns; /* a slice goes up a link and later comes down the same
-			 link */
+	/* a slice goes up a link and later comes down the same link */
+	bool returns;
 };
 
 struct algorithm {

@@ -45,8 +45,7 @@ struct collect_sum {
 	 * until then it is kept in staging memory. */
 	bool kept;
 	uint64_t to_at;
-	uint32_t
-		shape; /* shape of the copy from staging memory to the target */
+	uint32_t shape; /* of the copy from staging memory to the target */
 };
 
 /* An array that grows. */

@@ -34,9 +34,9 @@ struct ways_delivery {
 	/* [terms]: the rank and box from which each term is read. */
 	const struct overlay_holder *from;
 	int terms;
-	bool adds;                   /* there are several terms, or a weight */
-	struct overlay_holder owner; /* its box may be OWNERS_NO_BOX if it is
-					the owner of a sum */
+	bool adds; /* there are several terms, or a weight */
+	/* its box may be OWNERS_NO_BOX if it is the owner of a sum */
+	struct overlay_holder owner;
 	const struct overlay_holder *others;
 	uint32_t nothers;
 	/* Further boxes of a rank with the same elements. When the piece has

@@ -34,9 +34,9 @@ int descriptors_high(int fd);
 FILE *descriptors_fopen(const char *path);
 DIR *descriptors_opendir(const char *path);
 
-/* Opens /dev/null as those of descriptors 0, 1 and 2 that are closed, for good.
- * Called before a foreign library, such as UCX, opens descriptors that it
- * keeps. */
+/* Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed, and
+ * leaves it open. Called before a foreign library, such as UCX, opens
+ * descriptors that it keeps. */
 void descriptors_fill_standard(void);
 
 #endif

@@ -158,8 +158,8 @@ struct dicomm_comm {
 	_Atomic int inside;
 	/* Once the communicator is shared: the thread in the data path. */
 	_Atomic(void *) holder;
-	int calls; /* calls of its group that the thread inside has not ended
-		      yet */
+	/* calls of its group that the thread inside has not ended yet */
+	int calls;
 	_Atomic int queued; /* operations that the driver has */
 	struct fault fault;
 	int rank, ranks;

@@ -73,8 +73,8 @@ struct operation {
 	/* Counts within its class; for point to point, within its pair of
 	 * ranks. */
 	uint64_t number;
-	uint32_t signature; /* every message carries it, and the receiver
-			       compares it */
+	/* every message carries it, and the receiver compares it */
+	uint32_t signature;
 	/* Set if the duration is measured; 0: not yet. */
 	uint64_t begun_ns, ended_ns;
 	/* Number of steps that were checked for these times. */

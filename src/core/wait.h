@@ -12,9 +12,9 @@
 struct waiter {
 	unsigned polls;
 	uint64_t since_ns, checked_ns; /* 0: the clock was not read yet */
-	unsigned asked; /* how many times ASK_AFTER_NS to wait before the next
-			   query */
-	unsigned gone;  /* how often gone_peer was found to be gone */
+	/* how many times ASK_AFTER_NS to wait before the next query */
+	unsigned asked;
+	unsigned gone; /* how often gone_peer was found to be gone */
 	int gone_peer;
 	unsigned own; /* number of checks, if this rank waits for itself */
 	bool warned;

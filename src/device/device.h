@@ -69,8 +69,8 @@ struct stage {
 	struct memory_ref mem_ref;
 	/* a read of another rank's memory that the stream has not finished */
 	struct in_process_read read;
-	const void *op; /* a struct operation, or a transfer or partner of a
-			   window */
+	/* a struct operation, or a transfer or partner of a window */
+	const void *op;
 	uint32_t step;
 	uint64_t slice;
 	/* The slot to release when the stream reaches the event, or NULL */

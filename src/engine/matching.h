@@ -38,11 +38,11 @@ struct op_list {
 
 struct matching {
 	struct line **lines;
-	size_t room, n;      /* room: a power of two, or 0 */
-	struct line *latest; /* found last; the next search is often for the
-				same line */
-	unsigned anys;       /* receives from any source that wait */
-	uint64_t number;     /* of the latest receive */
+	size_t room, n; /* room: a power of two, or 0 */
+	/* found last; the next search is often for the same line */
+	struct line *latest;
+	unsigned anys;   /* receives from any source that wait */
+	uint64_t number; /* of the latest receive */
 };
 
 void op_list_append(struct op_list *list, struct operation *op);

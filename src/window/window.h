@@ -105,9 +105,9 @@ static inline void window_copy(void *dst, const void *src, size_t len)
 struct dicomm_window {
 	uint64_t magic;
 	struct dicomm_comm *comm;
-	bool ends_alone; /* DICOMM_WINDOW_ENDS_ALONE: deregistering it is not
-			    collective */
-	uint32_t id;     /* the same on all ranks */
+	/* DICOMM_WINDOW_ENDS_ALONE: deregistering it is not collective */
+	bool ends_alone;
+	uint32_t id; /* the same on all ranks */
 	uint8_t *at;
 	uint64_t bytes;
 	bool on_device;  /* with memory of its own */
@@ -180,14 +180,14 @@ struct partner {
 
 struct windows {
 	struct dicomm_window *first;
-	uint32_t registered; /* number of windows so far; the id of the latest
-				one */
-	uint32_t gets;       /* so far */
+	/* number of windows so far; the id of the latest one */
+	uint32_t registered;
+	uint32_t gets; /* so far */
 	/* Ranks that have begun to send, and ranks to which this one sends */
 	int *known, *outs;
 	int nknown, nouts;
-	int look; /* the next rank of which to check whether it has begun to
-		     send */
+	/* the next rank of which to check whether it has begun to send */
+	int look;
 	struct partner partners[]; /* [ranks] */
 };
 

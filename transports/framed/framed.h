@@ -39,8 +39,8 @@ struct framed_in;
 struct framed_read {
 	struct framed_in *in; /* the channel of the read */
 	uint8_t *dst;
-	int memory_type; /* type of the memory at dst, as the transport numbers
-			    types */
+	/* type of the memory at dst, as the transport numbers types */
+	int memory_type;
 	/* Bytes: of the whole read; of which no piece has begun to arrive; that
 	 * are not there yet. */
 	uint64_t len, unclaimed, missing;
@@ -98,10 +98,10 @@ struct framed_link {
 /* The first bytes of an address. */
 struct framed_address {
 	uint32_t magic, version;
-	uint8_t proof[16]; /* keyed hash of all bytes, with 0 here, under the
-			      config's key */
-	uint64_t token; /* of the device; a peer has to send it when it connects
-			 */
+	/* keyed hash of all bytes, with 0 here, under the config's key */
+	uint8_t proof[16];
+	/* of the device; a peer has to send it when it connects */
+	uint64_t token;
 	uint64_t network; /* hash of machine and network namespace */
 	struct terms terms;
 };
@@ -112,8 +112,8 @@ struct framed_address {
 struct framed_ops {
 	const char *name;
 	uint32_t magic, version; /* magic and version of its addresses */
-	size_t ref_bytes; /* size of its references, which begin with an address
-			   */
+	/* size of its references, which begin with an address */
+	size_t ref_bytes;
 	size_t link_bytes; /* size of the struct that it keeps for a rank */
 	/* Connect to the peer, and announce that this rank will use a channel
 	 * to it. */
@@ -147,8 +147,8 @@ struct framed {
 	struct tp_config config;
 	uint64_t network, token; /* as in its address */
 	bool congests;           /* as in struct tp_limits */
-	bool deferred; /* some link has frames that could not be sent for lack
-			  of room */
+	/* some link has frames that could not be sent for lack of room */
+	bool deferred;
 	uint8_t seal_key[16];
 	struct framed_link *links;       /* [rank], each of ops->link_bytes */
 	struct framed_in *_Atomic *in;   /* [rank * TP_CLASSES + class] */

@@ -21,8 +21,8 @@ struct shm_pull {
 	uint8_t *dst;  /* NULL: nothing */
 	uint64_t seq;  /* of a message that is not released yet */
 	uint64_t from; /* address in the sender */
-	uint64_t left; /* bytes that are still to come, with the requested piece
-			*/
+	/* bytes that are still to come, with the requested piece */
+	uint64_t left;
 	uint64_t number; /* number of the request */
 };
 

@@ -39,8 +39,8 @@
 #define TCP_CONNECTIONS 8 /* most connections of a link */
 /* Input buffer: heads, and messages so short that several arrive at once. */
 #define TCP_INPUT_BYTES 8192
-#define TCP_CONTROL_BYTES \
-	8192 /* most bytes of control frames that wait to be sent */
+/* Most bytes of control frames that wait to be sent */
+#define TCP_CONTROL_BYTES 8192
 
 /* The value of DICOMM_ENCRYPT; peers have to agree. */
 enum tcp_protection { TCP_CLEAR, TCP_SIGNED, TCP_ENCRYPTED, TCP_PROTECTIONS };
@@ -69,10 +69,10 @@ enum tcp_frame {
 	TCP_FRAME_CREDIT,  /* only the head: its `consumed` */
 	TCP_FRAME_READ,    /* body: struct tcp_read_request */
 	TCP_FRAME_DATA,    /* body: a piece of the data of a read */
-	TCP_FRAME_CLOSE, /* the sender neither sends nor expects further frames
-			  */
-	TCP_FRAME_CLOSE_ACK, /* acknowledges the TCP_FRAME_CLOSE of all
-				connections of a link */
+	/* the sender neither sends nor expects further frames */
+	TCP_FRAME_CLOSE,
+	/* acknowledges the TCP_FRAME_CLOSE of all connections of a link */
+	TCP_FRAME_CLOSE_ACK,
 	TCP_FRAME_TYPES
 };
 
@@ -80,9 +80,9 @@ struct tcp_head {
 	uint8_t what;          /* enum tcp_frame */
 	uint8_t channel_class; /* enum tp_class */
 	uint16_t kind;         /* for a message: enum tp_kind */
-	uint32_t signature; /* for a message; for a read and its data: number of
-			       the read */
-	uint64_t seq;       /* of the message */
+	/* for a message; for a read and its data: number of the read */
+	uint32_t signature;
+	uint64_t seq; /* of the message */
 	uint64_t len; /* length of the message, or of the data in this frame */
 	union {
 		/* TCP_FRAME_DATA: offset within the requested range. */
@@ -190,13 +190,13 @@ struct tcp_conn {
 	uint32_t control_begin, control_end;
 	struct tcp_reply *replies; /* a ring buffer */
 	uint32_t reply_first, reply_count;
-	struct tcp_head piece; /* head of the partly sent piece of
-				  replies[reply_first] */
+	/* head of the partly sent piece of replies[reply_first] */
+	struct tcp_head piece;
 	uint64_t piece_sent, piece_len;
 	bool piece_open;
-	bool put_waits; /* a put() returned AGAIN: its message is sent before
-			   further pieces */
-	bool blocked;   /* the kernel had no room */
+	/* a put() returned AGAIN: its message is sent before further pieces */
+	bool put_waits;
+	bool blocked; /* the kernel had no room */
 
 	/* receive.c */
 	uint8_t input[TCP_INPUT_BYTES];
@@ -227,8 +227,8 @@ struct tcp_link {
 	struct tcp_conn *conn[TCP_CONNECTIONS];
 	bool announce[TP_CLASSES]; /* TCP_FRAME_CHANNEL has to be sent */
 	bool close_sent[TCP_CONNECTIONS];
-	uint32_t closes; /* number of TCP_FRAME_CLOSE received, one by each
-			    connection */
+	/* number of TCP_FRAME_CLOSE received, one by each connection */
+	uint32_t closes;
 	bool close_acked;
 	bool ack_due; /* the peer has closed, and needs TCP_FRAME_CLOSE_ACK */
 	bool closed;  /* no connection is accepted any more */
@@ -243,8 +243,8 @@ struct tp_device {
 	uint64_t opened_ms;
 	uint64_t silent_ms; /* how long a host may not answer; 0: for ever */
 	enum tcp_protection protection;
-	uint32_t connections; /* number of connections of a link that this rank
-				 makes */
+	/* number of connections of a link that this rank makes */
+	uint32_t connections;
 	char listen[80];
 	struct sockaddr_storage listens; /* the same */
 	bool loopback;

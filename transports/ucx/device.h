@@ -39,19 +39,19 @@ enum ucx_what {
 };
 
 struct ucx_head {
-	uint64_t token; /* token of the receiver, which accepts no messages
-			   without it */
-	uint32_t rank;  /* rank of the sender */
+	/* token of the receiver, which accepts no messages without it */
+	uint64_t token;
+	uint32_t rank; /* rank of the sender */
 	uint16_t channel_class;
-	uint16_t kind; /* for a message: enum tp_kind; for a read: UCX_READ_...
-			*/
-	uint64_t seq;  /* number of the message; for a credit: last message
-			  released */
-	uint64_t len; /* length of the message; for data: its offset in the read
-		       */
-	uint32_t signature; /* for a message; for a read and its data: number of
-			       the read */
-	uint32_t status;    /* for UCX_DATA: enum dicomm_result_t */
+	/* for a message: enum tp_kind; for a read: UCX_READ_... */
+	uint16_t kind;
+	/* number of the message; for a credit: last message released */
+	uint64_t seq;
+	/* length of the message; for data: its offset in the read */
+	uint64_t len;
+	/* for a message; for a read and its data: number of the read */
+	uint32_t signature;
+	uint32_t status; /* for UCX_DATA: enum dicomm_result_t */
 };
 
 /* How the data of a read is to be sent. */
@@ -116,12 +116,13 @@ struct ucx_reply {
  */
 struct ucx_endpoint {
 	struct framed_link base;
-	uint64_t token;  /* token of the peer */
-	ucp_ep_h ep;     /* NULL until needed */
-	uint32_t queued; /* number of messages that wait to be sent; later ones
-			    wait behind them */
-	struct ucx_bounce *bounces; /* spare ones; allocated with the first
-				       channel to the peer */
+	uint64_t token; /* token of the peer */
+	ucp_ep_h ep;    /* NULL until needed */
+	/* number of messages that wait to be sent; later ones wait behind
+	 * them */
+	uint32_t queued;
+	/* spare ones; allocated with the first channel to the peer */
+	struct ucx_bounce *bounces;
 	void *bounce_memory;
 	bool rejected;  /* the peer has sent an invalid message */
 	bool connected; /* something has been sent */
@@ -157,8 +158,8 @@ struct tp_device {
 	ucp_worker_h worker; /* NULL after abort() */
 	ucp_worker_h ended;  /* the worker that abort() has stopped */
 	int efd;
-	struct ucx_socket listener; /* the listening socket of UCX over TCP, if
-				       it was found */
+	/* the listening socket of UCX over TCP, if it was found */
+	struct ucx_socket listener;
 	bool sockets_closed;
 	uint8_t worker_address[UCX_WORKER_BYTES];
 	uint32_t worker_address_len;
@@ -167,9 +168,9 @@ struct tp_device {
 	void *control_memory;
 	struct ucx_reply *replies; /* spare */
 	struct ucx_reply *all_replies;
-	unsigned replying, receiving; /* number of pieces that UCX is sending,
-					 and receiving */
-	struct tp_mem *mems;          /* registered memory of devices */
+	/* number of pieces that UCX is sending, and receiving */
+	unsigned replying, receiving;
+	struct tp_mem *mems; /* registered memory of devices */
 	struct progress_entry progress;
 };
 

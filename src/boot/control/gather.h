@@ -11,8 +11,8 @@
 
 #define GATHER_CHUNK (FRAME_MAX - 16)    /* bytes of data in one frame */
 #define GATHER_MAX ((uint64_t)256 << 20) /* most bytes of one rank */
-#define GATHER_TOTAL ((uint64_t)1 << 30) /* most bytes of all ranks together \
-					  */
+/* most bytes of all ranks together */
+#define GATHER_TOTAL ((uint64_t)1 << 30)
 
 /* What one rank has sent so far. */
 struct gather_part {
@@ -23,9 +23,9 @@ struct gather_part {
 };
 
 struct gather {
-	struct members *members; /* they receive the result; knows which ranks
-				    are missing */
-	uint64_t number;         /* counts all-gathers from 1 */
+	/* the ranks; the result is sent to them */
+	struct members *members;
+	uint64_t number; /* counts all-gathers from 1 */
 	int complete;
 	struct gather_part *parts; /* [rank]; owned */
 };

@@ -17,7 +17,7 @@ struct client {
 	/* The status of a refusal by a listener that has sent no proof.
 	 * SUCCESS: there was no refusal. */
 	dicomm_result_t claimed;
-	void *owner; /* for its owner, once the control thread serves it */
+	void *owner; /* set by the owner, when the control thread serves it */
 };
 
 /* How long to try. */
@@ -25,8 +25,8 @@ struct client_patience {
 	uint64_t until_ns;
 	const _Atomic bool *cancelled; /* if set: stop when it becomes true */
 	bool until_it_listens;         /* if nobody listens there, try again */
-	const char *says; /* who waits, for a warning every ten seconds; NULL:
-			     no warning */
+	/* who waits, for a warning every ten seconds; NULL: no warning */
+	const char *says;
 };
 
 /* Connects and does the handshake. On failure writes the reason to `why` and

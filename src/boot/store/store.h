@@ -16,8 +16,8 @@
 struct launcher_info {
 	const char *name; /* "torchrun" */
 	int rank, ranks;
-	const char *ranks_from; /* "WORLD_SIZE": the source of the number of
-				   ranks */
+	/* "WORLD_SIZE": the source of the number of ranks */
+	const char *ranks_from;
 	dicomm_unique_id_t id;
 };
 
