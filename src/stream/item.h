@@ -16,10 +16,10 @@ struct item {
 		*stream;        /* NULL: a blocking call, or a device stream */
 	dicomm_stream_t native; /* the stream of the rank's device */
 	struct operation *op;
-	bool entered; /* its communicator, by this thread */
-	/* Used by the driver: the unit it belongs to; its operation cannot move
-	 * before it is woken; how often the unit had moved when the wait of its
-	 * operation began. */
+	bool entered; /* this thread has entered its communicator */
+	/* Used by the driver. batch: the unit it belongs to; parked: its
+	 * operation gets no turn before it is woken; moves: batch->moves when
+	 * the wait of its operation began. */
 	struct batch *batch;
 	bool parked;
 	unsigned moves;
