@@ -121,8 +121,8 @@ struct transfer {
 	struct transfer *next;
 	struct window_head head;
 	const uint8_t *from;
-	struct message_send
-		send; /* on a device: of the bytes in the staging buffer */
+	/* On a device: sends the bytes in the staging buffer */
+	struct message_send send;
 	/* From the memory of a device: the staging buffer that is sent, and the
 	 * bytes that were copied into staging buffers */
 	bool on_device;
@@ -182,7 +182,7 @@ struct windows {
 	struct dicomm_window *first;
 	/* number of windows so far; the id of the latest one */
 	uint32_t registered;
-	uint32_t gets; /* so far */
+	uint32_t gets; /* number of gets so far */
 	/* Ranks that have begun to send, and ranks to which this one sends */
 	int *known, *outs;
 	int nknown, nouts;
