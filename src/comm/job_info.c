@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "src/base/fork.h"
+#include "src/base/json_writer.h"
 #include "src/boot/control/control.h"
 #include "src/boot/net/inquiry.h"
 #include "src/core/comm.h"
@@ -44,57 +44,6 @@ void job_info_remove(struct dicomm_comm *comm)
 	fork_unlock(FORK_JOB_INFO);
 }
 
-/* ---- JSON ---- */
-
-struct json {
-	char *text;
-	size_t n, room;
-	bool full;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct json *j,
-						      const char *format, ...)
-{
-	size_t left = j->room - j->n;
-	va_list args;
-	int n;
-
-	va_start(args, format);
-	n = vsnprintf(j->text + j->n, left, format, args);
-	va_end(args);
-	if (n < 0 || (size_t)n >= left)
-		j->full = true;
-	else
-		j->n += (size_t)n;
-}
-
-static void put_char(struct json *j, char c)
-{
-	if (j->n + 1 < j->room)
-		j->text[j->n++] = c;
-	else
-		j->full = true;
-}
-
-static void put_string(struct json *j, const char *key, const char *value)
-{
-	put(j, "\"%s\":\"", key);
-	for (const unsigned char *c = (const void *)value; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			put_char(j, '\\');
-		if (*c < ' ')
-			put(j, "\\u%04x", *c);
-		else
-			put_char(j, (char)*c);
-	}
-	put_char(j, '"');
-}
-
-static void put_number(struct json *j, const char *key, uint64_t value)
-{
-	put(j, ",\"%s\":%" PRIu64, key, value);
-}
-
 /* ---- a communicator ---- */
 
 static const char *state_name(struct dicomm_comm *comm, int state)
@@ -114,36 +63,36 @@ static const char *state_name(struct dicomm_comm *comm, int state)
 }
 
 /* Why it has failed; or which death it may fail of. */
-static void put_reason(struct json *j, struct dicomm_comm *comm)
+static void put_reason(struct json_writer *j, struct dicomm_comm *comm)
 {
 	char text[sizeof(comm->fault.text)];
 
 	if (!fault_is(comm) && !fault_is_pending(comm))
 		return;
 	fault_text(comm, text, sizeof(text));
-	put(j, ",");
-	put_string(j, "reason", text);
+	json_put(j, ",");
+	json_put_string(j, "reason", text);
 }
 
-static void put_call(struct json *j, uint64_t number, uint64_t what,
+static void put_call(struct json_writer *j, uint64_t number, uint64_t what,
 		     uint64_t count)
 {
 	char text[160];
 
 	call_logged_text(what, count, text, sizeof(text));
-	put_string(j, "operation", coll_name(call_logged_coll(what)));
-	put(j, ",");
-	put_string(j, "call", text);
-	put(j, ",\"collective\":%s",
-	    call_logged_coll(what) < COLL_SEND ? "true" : "false");
-	put_number(j, "number", number);
-	put_number(j, "bytes", call_logged_bytes(what, count));
+	json_put_string(j, "operation", coll_name(call_logged_coll(what)));
+	json_put(j, ",");
+	json_put_string(j, "call", text);
+	json_put(j, ",\"collective\":%s",
+		 call_logged_coll(what) < COLL_SEND ? "true" : "false");
+	json_put_number(j, "number", number);
+	json_put_number(j, "bytes", call_logged_bytes(what, count));
 }
 
-static void put_rank(struct json *j, struct dicomm_comm *comm, int rank)
+static void put_rank(struct json_writer *j, struct dicomm_comm *comm, int rank)
 {
-	put(j, "\"rank\":%d,", rank);
-	put_string(j, "where", control_where(comm->control, rank));
+	json_put(j, "\"rank\":%d,", rank);
+	json_put_string(j, "where", control_where(comm->control, rank));
 }
 
 static unsigned under_way(struct dicomm_comm *comm)
@@ -168,7 +117,7 @@ static bool find_wait(struct dicomm_comm *comm, uint64_t latest,
 	       note->number + under_way(comm) >= latest;
 }
 
-static void put_calls(struct json *j, struct dicomm_comm *comm)
+static void put_calls(struct json_writer *j, struct dicomm_comm *comm)
 {
 	uint64_t what, count;
 	uint64_t latest =
@@ -176,73 +125,74 @@ static void put_calls(struct json *j, struct dicomm_comm *comm)
 	struct wait_note note;
 
 	if (latest) {
-		put(j, ",\"last_collective\":{");
+		json_put(j, ",\"last_collective\":{");
 		put_call(j, latest, what, count);
-		put(j, "}");
+		json_put(j, "}");
 	}
 	if (!find_wait(comm, latest, &note))
 		return;
-	put(j, ",\"wait\":{");
+	json_put(j, ",\"wait\":{");
 	put_call(j, note.number, note.what, note.count);
-	put_number(j, "ms", note.waited_ms);
+	json_put_number(j, "ms", note.waited_ms);
 	if (note.peer >= 0) {
-		put(j, ",\"for\":{");
+		json_put(j, ",\"for\":{");
 		put_rank(j, comm, note.peer);
-		put(j, "}");
+		json_put(j, "}");
 	}
-	put(j, "}");
+	json_put(j, "}");
 }
 
-static void put_counters(struct json *j, struct dicomm_comm *comm)
+static void put_counters(struct json_writer *j, struct dicomm_comm *comm)
 {
 	unsigned n = under_way(comm);
 	dicomm_stats_t s;
 
 	comm_counters(comm, &s);
-	put_number(j, "begun", s.operations);
-	put_number(j, "ended", s.operations > n ? s.operations - n : 0);
-	put_number(j, "queued", (uint64_t)atomic_load(&comm->queued));
-	put_number(j, "bytes_sent", s.bytes_sent);
-	put_number(j, "bytes_received", s.bytes_received);
-	put_number(j, "bytes_staged", s.bytes_staged);
+	json_put_number(j, "begun", s.operations);
+	json_put_number(j, "ended", s.operations > n ? s.operations - n : 0);
+	json_put_number(j, "queued", (uint64_t)atomic_load(&comm->queued));
+	json_put_number(j, "bytes_sent", s.bytes_sent);
+	json_put_number(j, "bytes_received", s.bytes_received);
+	json_put_number(j, "bytes_staged", s.bytes_staged);
 }
 
-static void put_gone(struct json *j, struct dicomm_comm *comm)
+static void put_gone(struct json_writer *j, struct dicomm_comm *comm)
 {
 	int n = 0;
 
-	put(j, ",\"gone\":[");
+	json_put(j, ",\"gone\":[");
 	for (int r = 0; r < comm->ranks; r++) {
 		if (!control_gone(comm->control, r) || n++ >= GONE_NAMED)
 			continue;
-		put(j, n > 1 ? ",{" : "{");
+		json_put(j, n > 1 ? ",{" : "{");
 		put_rank(j, comm, r);
-		put(j, "}");
+		json_put(j, "}");
 	}
-	put(j, "],\"gone_ranks\":%d", n);
+	json_put(j, "],\"gone_ranks\":%d", n);
 }
 
 /* Before it is ready, the thread that sets it up changes the rest. */
-static void put_comm(struct json *j, struct dicomm_comm *comm)
+static void put_comm(struct json_writer *j, struct dicomm_comm *comm)
 {
 	int state = atomic_load(&comm->state);
 
-	put(j, "{");
-	put_string(j, "name", comm->name);
-	put(j, ",\"rank\":%d,\"ranks\":%d,", comm->rank, comm->ranks);
-	put_string(j, "device", comm->device);
-	put(j, ",");
-	put_string(j, "state", state_name(comm, state));
+	json_put(j, "{");
+	json_put_string(j, "name", comm->name);
+	json_put(j, ",\"rank\":%d,\"ranks\":%d,", comm->rank, comm->ranks);
+	json_put_string(j, "device", comm->device);
+	json_put(j, ",");
+	json_put_string(j, "state", state_name(comm, state));
 	put_reason(j, comm);
 	if (state != COMM_STARTING) {
-		put(j, ",\"hash\":\"%016" PRIx64 "\",", comm->members[0].fresh);
-		put_string(j, "where",
-			   control_where(comm->control, comm->rank));
+		json_put(j, ",\"hash\":\"%016" PRIx64 "\",",
+			 comm->members[0].fresh);
+		json_put_string(j, "where",
+				control_where(comm->control, comm->rank));
 		put_counters(j, comm);
 		put_calls(j, comm);
 		put_gone(j, comm);
 	}
-	put(j, "}");
+	json_put(j, "}");
 }
 
 /* ---- the process ---- */
@@ -250,12 +200,12 @@ static void put_comm(struct json *j, struct dicomm_comm *comm)
 #define END_BYTES 32 /* room for what ends the answer */
 
 /* Adds a communicator if there is room for it. */
-static void tell(struct json *j, struct dicomm_comm *comm, int *told)
+static void tell(struct json_writer *j, struct dicomm_comm *comm, int *told)
 {
 	size_t before = j->n;
 
 	if (*told)
-		put_char(j, ',');
+		json_put_char(j, ',');
 	put_comm(j, comm);
 	if (j->full)
 		j->n = before;
@@ -267,7 +217,7 @@ static void tell(struct json *j, struct dicomm_comm *comm, int *told)
 
 /* First those in a call and those that have failed, since there may not be room
  * for all. Returns how many are left out. */
-static int tell_all(struct json *j)
+static int tell_all(struct json_writer *j)
 {
 	int told = 0, n = 0;
 
@@ -287,22 +237,22 @@ static int tell_all(struct json *j)
 
 static size_t answer(char *text, size_t room)
 {
-	struct json j = {.text = text, .room = room - END_BYTES};
+	struct json_writer j = {.text = text, .room = room - END_BYTES};
 	char host[HOST_NAME_MAX + 1] = "";
 	int left_out;
 
 	gethostname(host, sizeof(host) - 1);
-	put(&j, "{\"format\":1,\"version\":%d,\"pid\":%d,", DICOMM_VERSION,
-	    (int)getpid());
-	put_string(&j, "program", program_invocation_short_name);
-	put(&j, ",");
-	put_string(&j, "host", host);
-	put(&j, ",\"comms\":[");
+	json_put(&j, "{\"format\":1,\"version\":%d,\"pid\":%d,", DICOMM_VERSION,
+		 (int)getpid());
+	json_put_string(&j, "program", program_invocation_short_name);
+	json_put(&j, ",");
+	json_put_string(&j, "host", host);
+	json_put(&j, ",\"comms\":[");
 	fork_lock(FORK_JOB_INFO);
 	left_out = tell_all(&j);
 	fork_unlock(FORK_JOB_INFO);
 	j.room = room;
-	put(&j, "],\"left_out\":%d}\n", left_out);
+	json_put(&j, "],\"left_out\":%d}\n", left_out);
 	return j.n;
 }
 
