@@ -29,6 +29,7 @@
 
 #include "src/base/cancel.h"
 #include "src/base/descriptors.h"
+#include "src/base/file_pattern.h"
 #include "src/base/log.h"
 
 #define TEXT_BYTES 1024
@@ -245,33 +246,6 @@ static void write_line(const char *level, const char *text, const char *where)
 		atomic_fetch_add(&dropped, 1);
 }
 
-/* Expands DICOMM_DEBUG_FILE: %h is the host, %p the process id, %% a percent
- * sign. Returns false if the path is too long. */
-static bool expand_path(const char *pattern, char *path, size_t room)
-{
-	size_t len = 0;
-	int n;
-
-	for (const char *c = pattern; *c; c++) {
-		if (c[0] == '%' && c[1] == 'h') {
-			n = snprintf(path + len, room - len, "%s", host);
-			c++;
-		} else if (c[0] == '%' && c[1] == 'p') {
-			n = snprintf(path + len, room - len, "%d",
-				     (int)getpid());
-			c++;
-		} else {
-			if (c[0] == '%' && c[1] == '%')
-				c++;
-			n = snprintf(path + len, room - len, "%c", *c);
-		}
-		len += (size_t)n;
-		if (len >= room)
-			return false;
-	}
-	return true;
-}
-
 /* /dev/stdout and its like are links, of the system. */
 static bool is_standard(const char *path)
 {
@@ -299,7 +273,7 @@ static void open_file(const char *pattern)
 	int fd = -1;
 
 	errno = ENAMETOOLONG;
-	if (expand_path(pattern, path, sizeof(path)))
+	if (file_pattern_expand(pattern, host, path, sizeof(path)))
 		fd = open_to_append(path);
 	else
 		snprintf(path, sizeof(path), "%s", pattern);
