@@ -139,6 +139,10 @@ ROW(TIMEOUT_MS, INT("1800000", 0, INT32_MAX), 0,
 ROW(TOPO_FILE, STRING(""), 0,
     "description of hosts and of the network between them, as JSON; that of "
     "rank 0 serves ranks that were given none")
+ROW(TRACE, STRING(""), 0,
+    "file that the operations of this process are written to, for Chrome's "
+    "trace viewer, Perfetto and dicomm-info --trace; %h is the host, %p the "
+    "process; without %p, .%h.%p.json is appended")
 ROW(TRANSPORTS, STRING(""), 0,
     "transports to use, as shm or ^shm (all but these); unset: all but ucx")
 ROW(WARN_LATE_MS, INT("60000", 0, INT32_MAX), 0,

@@ -36,6 +36,8 @@ enum fork_place {
 	FORK_KEPT_RATES,
 	FORK_HANDLES,
 	FORK_CONFIG,
+	/* Its owner writes to a file. */
+	FORK_TRACE,
 	FORK_LOCKS,
 
 	/* These only have a handler, which resets their own locks: the owners

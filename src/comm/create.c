@@ -20,6 +20,7 @@
 #include "src/device/transport_access.h"
 #include "src/engine/prepare.h"
 #include "src/engine/tagged.h"
+#include "src/engine/trace.h"
 #include "src/links/drift.h"
 #include "src/stream/driver.h"
 #include "src/stream/submit.h"
@@ -165,6 +166,7 @@ void comm_free(struct dicomm_comm *comm)
 		return;
 	job_info_remove(comm);
 	cross_progress_remove(comm);
+	trace_close(comm);
 	if (comm->control)
 		control_close(comm->control);
 	recovery_close(comm->recovery);
@@ -249,6 +251,9 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 			      "comm_init_rank: no memory for %d ranks", ranks);
 		goto fail;
 	}
+	status = trace_open(comm);
+	if (status != DICOMM_SUCCESS)
+		goto fail;
 	comm->magic = COMM_MAGIC;
 	job_info_add(comm);
 	*out = comm;

@@ -42,6 +42,7 @@ struct operation;
 struct peer_access;
 struct step_ops;
 struct tagged;
+struct trace_lanes;
 struct user_buffer;
 struct windows;
 
@@ -260,6 +261,7 @@ struct dicomm_comm {
 	_Atomic int lent; /* enum comm_lent */
 	_Atomic unsigned returns;
 	struct operation *place;
+	struct trace_lanes *trace;          /* NULL without DICOMM_TRACE */
 	struct tagged *tagged;              /* NULL until a tag is used */
 	const struct comm_service *service; /* NULL: none */
 	uint64_t service_moves;  /* how often its poll() has moved something */

@@ -77,6 +77,10 @@ struct operation {
 	uint32_t signature;
 	/* Set if the duration is measured; 0: not yet. */
 	uint64_t begun_ns, ended_ns;
+	/* Of trace.c; 0: not queued, or not begun, while the trace is on. */
+	struct {
+		uint64_t queued_ns, begun_ns;
+	} trace;
 	/* Number of steps that were checked for these times. */
 	uint32_t looked;
 	bool started, done;

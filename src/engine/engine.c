@@ -11,6 +11,7 @@
 #include "src/engine/any_source.h"
 #include "src/engine/step.h"
 #include "src/engine/tagged.h"
+#include "src/engine/trace.h"
 #include "src/engine/woken.h"
 #include "src/engine/prepare.h"
 #include "src/links/drift.h"
@@ -148,6 +149,8 @@ static void count_under_way(struct dicomm_comm *comm, int more)
 
 void engine_release(struct operation *op)
 {
+	if (trace_on)
+		trace_ended(op);
 	count_under_way(op->comm, -1);
 	prepare_put(op->prep);
 	op->prep = NULL;
@@ -267,6 +270,8 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 		status = number(op);
 	if (status != DICOMM_SUCCESS)
 		goto release;
+	if (trace_on)
+		trace_queued(op);
 	*out = op;
 	return DICOMM_SUCCESS;
 
@@ -418,6 +423,8 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	op->comm->stats.memory_bytes +=
 		2 * sizeof(uint64_t) * (op->schedule.room - room);
 	take_turn(op);
+	if (trace_on)
+		trace_begun(op);
 	op->started = true;
 	return DICOMM_SUCCESS;
 }

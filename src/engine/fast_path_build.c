@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/core/paths.h"
+#include "src/engine/trace.h"
 
 static bool is_whole_block(const struct span *s)
 {
@@ -59,7 +60,7 @@ static bool may_be_fast(const struct prepared *e,
 	/* Messages of an incast operation take turns, which only the engine
 	 * does. */
 	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
-	    e->expected_ns || e->incast)
+	    e->expected_ns || e->incast || trace_on)
 		return false;
 	for (uint32_t i = 0; i < e->npairs; i++)
 		if (e->pairs[i].peer->has_peer_access ||

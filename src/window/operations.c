@@ -8,6 +8,7 @@
 #include "src/core/fault.h"
 #include "src/core/host_access.h"
 #include "src/device/device.h"
+#include "src/engine/trace.h"
 #include "src/stream/submit.h"
 #include "src/message/headed.h"
 #include "src/window/window.h"
@@ -84,10 +85,11 @@ static dicomm_result_t check_local(const char *f,
 	return device_check(comm, f, "local", local);
 }
 
-/* Blocking, and nothing is queued on this communicator */
+/* Blocking, and nothing is queued on this communicator. A trace shows
+ * operations only. */
 static bool is_direct(const struct dicomm_comm *comm, dicomm_stream_t stream)
 {
-	return !group_open() && !stream && !comm->dev &&
+	return !group_open() && !stream && !comm->dev && !trace_on &&
 	       !atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
@@ -146,7 +148,7 @@ static inline bool put_quick(struct dicomm_comm *comm, int peer,
 {
 	bool done;
 
-	if (!comm->windows || comm_enter(comm) != COMM_ENTERED)
+	if (!comm->windows || trace_on || comm_enter(comm) != COMM_ENTERED)
 		return false;
 	done = outgoing_quick(comm, peer, from, first, offset, bytes, last);
 	comm->stats.operations += done;
