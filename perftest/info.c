@@ -21,6 +21,7 @@
 #include "perftest/doctor/doctor.h"
 #include "perftest/doctor/peer.h"
 #include "perftest/job/job.h"
+#include "perftest/trace/merge.h"
 
 #define EXIT_USAGE 6
 #define EXIT_LIBRARY 3
@@ -30,13 +31,14 @@
 #define DOCTOR_RANKS 64
 
 /* What the user asks for. If no part is named: all parts, except the help of
- * the parameters; --doctor and --job are none of them. */
+ * the parameters; --doctor, --job and --trace are none of them. */
 struct request {
 	int version, devices, transports, network, paths, machine, config, dot,
 		json;
-	int doctor, job;
+	int doctor, job, trace;
 	char *peer;     /* of --doctor; owned */
 	char *pid;      /* of --job; owned */
+	char **files;   /* of --trace; owned, NULL at the end */
 	char *root;     /* owned */
 	char *topology; /* file; owned */
 	char *explain;  /* operation; owned */
@@ -425,7 +427,7 @@ static int show(const struct request *r, json_t *json)
 {
 	bool all = !(r->version || r->devices || r->transports || r->network ||
 		     r->paths || r->machine || r->config || r->explain ||
-		     r->topology || r->dot || r->doctor || r->job);
+		     r->topology || r->dot || r->doctor || r->job || r->trace);
 	int status = 0;
 
 	if (all || r->version)
@@ -443,6 +445,8 @@ static int show(const struct request *r, json_t *json)
 	if (all || r->config)
 		status |= show_config(json, r->config);
 	if (r->job && !job_show(r->pid, json))
+		status = -1;
+	if (r->trace && !merge_traces((const char *const *)r->files))
 		status = -1;
 	if (r->explain)
 		status |= show_explain(r, json);
@@ -479,6 +483,10 @@ static int check(struct request *r, const char *bytes)
 	else if (r->pid && !job_is_pid(r->pid))
 		fprintf(stderr, "dicomm-info: --job %s: not a process number\n",
 			r->pid);
+	else if (r->trace && !r->files)
+		fprintf(stderr, "dicomm-info: --trace: no file\n");
+	else if (r->trace && (r->doctor || r->job || r->json || r->dot))
+		fprintf(stderr, "dicomm-info: --trace: alone\n");
 	else if (r->dot && (r->version || r->devices || r->transports ||
 			    r->network || r->paths || r->machine || r->config ||
 			    r->explain || r->doctor || r->job || r->json))
@@ -486,6 +494,24 @@ static int check(struct request *r, const char *bytes)
 	else
 		return 0;
 	return -1;
+}
+
+static void take_files(struct request *r, const char **files)
+{
+	size_t n = 0;
+
+	while (files && files[n])
+		n++;
+	r->files = n ? calloc(n + 1, sizeof(*r->files)) : NULL;
+	for (size_t i = 0; r->files && i < n; i++)
+		r->files[i] = strdup(files[i]);
+}
+
+static void free_files(struct request *r)
+{
+	for (size_t i = 0; r->files && r->files[i]; i++)
+		free(r->files[i]);
+	free(r->files);
 }
 
 /* Fills in the request. Returns -1 after printing what is wrong with it. */
@@ -529,6 +555,11 @@ static int parse(struct request *r, int argc, const char **argv)
 		 "what the ranks of this user on this machine do, and which "
 		 "one holds up the others; with PID behind it, of that process",
 		 NULL},
+		{"trace", '\0', POPT_ARG_NONE, &r->trace, 0,
+		 "print the traces in the FILEs behind it (DICOMM_TRACE, "
+		 "PyTorch's profiler) as one, for Chrome's trace viewer and "
+		 "Perfetto",
+		 NULL},
 		{"root", '\0', POPT_ARG_STRING, &r->root, 0,
 		 "with --doctor: read /proc, /sys, /dev and /usr below FOLDER",
 		 "FOLDER"},
@@ -544,8 +575,11 @@ static int parse(struct request *r, int argc, const char **argv)
 	};
 	poptContext context = poptGetContext(NULL, argc, argv, table, 0);
 	int option = poptGetNextOpt(context);
-	const char *extra = poptGetArg(context);
+	const char *extra = r->trace ? NULL : poptGetArg(context);
 	int status = 0;
+
+	if (r->trace)
+		take_files(r, poptGetArgs(context));
 
 	if ((r->doctor || r->job) && extra) {
 		*(r->job ? &r->pid : &r->peer) = strdup(extra);
@@ -602,5 +636,6 @@ free_request:
 	free(request.peer);
 	free(request.pid);
 	free(request.root);
+	free_files(&request);
 	return status;
 }
