@@ -30,6 +30,8 @@ struct accel_stream;
 struct accel_event;
 /* Holds streams until the host releases them. */
 struct accel_stream_wait;
+/* A place in a graph where each replay waits for the host. */
+struct accel_stop;
 
 /* Capabilities in which devices differ, also those of one kind. */
 enum accel_caps {
@@ -147,10 +149,11 @@ struct accel_work {
 	dicomm_result_t (*stream_wait_queue)(struct accel_stream_wait *g,
 					     struct accel_stream *s);
 	void (*stream_wait_release)(struct accel_stream_wait *g);
-	/* Returns true if a stream wait of this process is pending. Then a
-	 * call that allocates, frees, maps, unmaps or prepares may block until
-	 * its release. */
+	/* Returns true if a stream wait of this process is pending, or a replay
+	 * of a graph waits at a stop. Then a call that allocates, frees, maps,
+	 * unmaps or prepares may block until its release. */
 	bool (*held)(int index);
+	const struct accel_graphs *graphs; /* NULL: there are no graphs */
 
 	/* Copy between any two of: memory of the device, host memory. */
 	dicomm_result_t (*copy)(struct accel_stream *s, void *dst,
@@ -208,6 +211,39 @@ struct accel_work {
 	 * that [ptr, ptr + bytes) lies in, and the offset of ptr in it. */
 	dicomm_result_t (*dmabuf)(const void *ptr, size_t bytes, int *fd,
 				  uint64_t *offset);
+};
+
+/* What has been captured so far of those whose order counts. Zeroed by who has
+ * it. */
+struct accel_order {
+	uint64_t capture; /* the latest one; see captured() */
+	void *last;       /* the node of its latest stop */
+};
+
+/*
+ * Stops in graphs that users capture. A replay that comes to a stop tells the
+ * host, and goes on when the host lets it. The driver of the device is called
+ * for the capture only.
+ */
+struct accel_graphs {
+	/* Sets *capture to the number of the capture that records this stream
+	 * of the user, or to 0 if none does. */
+	dicomm_result_t (*captured)(int index, void *native, uint64_t *capture);
+	/* Add a stop to the graph that is captured: behind what the stream has
+	 * captured so far, and behind the stop that was added last with the
+	 * same order. gone(ctx) is called once, by any thread, when the graph
+	 * and all that was made of it are gone; it must not call the driver.
+	 * If this fails, *out is NULL unless gone() will be called
+	 * nevertheless. */
+	dicomm_result_t (*stop_add)(int index, void *native,
+				    struct accel_order *order,
+				    void (*gone)(void *ctx), void *ctx,
+				    struct accel_stop **out);
+	/* Free a stop whose graph is gone. */
+	void (*stop_free)(struct accel_stop *stop);
+	/* Returns true while a replay waits there. */
+	bool (*stop_reached)(const struct accel_stop *stop);
+	void (*stop_release)(struct accel_stop *stop);
 };
 
 struct accel {

@@ -20,6 +20,7 @@ typedef int cuda_range_type;
 typedef int cuda_loading_mode;
 typedef int cuda_capture;
 typedef int cuda_capture_mode;
+typedef int cuda_mem_op_type;
 typedef unsigned long long cuda_pointer;
 typedef struct CUctx_st *cuda_context;
 typedef struct CUmod_st *cuda_module;
@@ -30,6 +31,34 @@ typedef struct cuda_ipc {
 	char reserved[64];
 } cuda_ipc;
 typedef void (*cuda_host_fn)(void *);
+typedef struct CUgraph_st *cuda_graph;
+typedef struct CUgraphNode_st *cuda_graph_node;
+typedef struct CUuserObject_st *cuda_user_object;
+/* A wait for a word, or a write to one: these have the same members. */
+typedef union cuda_mem_op {
+	cuda_mem_op_type operation;
+	struct {
+		cuda_mem_op_type operation;
+		cuda_pointer address;
+		union {
+			uint32_t value;
+			uint64_t value64;
+		};
+		unsigned flags;
+		cuda_pointer alias;
+	} waitValue, writeValue;
+	uint64_t pad[6];
+} cuda_mem_op;
+typedef struct cuda_mem_node {
+	cuda_context ctx;
+	unsigned count;
+	cuda_mem_op *paramArray;
+	unsigned flags;
+} cuda_mem_node;
+typedef struct cuda_host_node {
+	cuda_host_fn fn;
+	void *userData;
+} cuda_host_node;
 #endif
 
 enum {
@@ -82,7 +111,10 @@ enum {
 	CUDA_RANGE_DMA_BUF_FD = 1,
 	CUDA_LOADING_LAZY = 2,
 	CUDA_CAPTURE_NONE = 0,
+	CUDA_CAPTURE_ACTIVE = 1,
 	CUDA_CAPTURE_RELAXED = 2,
+	CUDA_MEM_OP_WAIT_VALUE = 1,
+	CUDA_MEM_OP_WRITE_VALUE = 2,
 };
 
 /* F(our name, symbol, is it needed, parameters) for each function. Functions
@@ -147,6 +179,23 @@ enum {
 	F(capturing, cuStreamIsCapturing, 1, (cuda_stream, cuda_capture *))   \
 	F(capture_mode, cuThreadExchangeStreamCaptureMode, 0,                 \
 	  (cuda_capture_mode *))                                              \
+	F(capture_info, cuStreamGetCaptureInfo_v2, 0,                         \
+	  (cuda_stream, cuda_capture *, uint64_t *, cuda_graph *,             \
+	   const cuda_graph_node **, size_t *))                               \
+	F(capture_follow, cuStreamUpdateCaptureDependencies, 0,               \
+	  (cuda_stream, cuda_graph_node *, size_t, unsigned))                 \
+	F(graph_mem_node, cuGraphAddBatchMemOpNode, 0,                        \
+	  (cuda_graph_node *, cuda_graph, const cuda_graph_node *, size_t,    \
+	   const cuda_mem_node *))                                            \
+	F(graph_host_node, cuGraphAddHostNode, 0,                             \
+	  (cuda_graph_node *, cuda_graph, const cuda_graph_node *, size_t,    \
+	   const cuda_host_node *))                                           \
+	F(graph_keep, cuGraphRetainUserObject, 0,                             \
+	  (cuda_graph, cuda_user_object, unsigned, unsigned))                 \
+	F(object_create, cuUserObjectCreate, 0,                               \
+	  (cuda_user_object *, void *, cuda_host_fn, unsigned, unsigned))     \
+	F(object_release, cuUserObjectRelease, 0,                             \
+	  (cuda_user_object, unsigned))                                       \
 	F(host_function, cuLaunchHostFunc, 1,                                 \
 	  (cuda_stream, cuda_host_fn, void *))                                \
 	F(wait_value, cuStreamWaitValue32_v2, 0,                              \

@@ -34,8 +34,11 @@
 #define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
 #define GPU_CAPTURE_RELAXED CUDA_CAPTURE_RELAXED
 #define GPU_CAPTURE_IMPLICIT CUDA_CAPTURE_IMPLICIT
-#define GPU_CAPTURED "is being captured into a graph, which is not supported"
-#define GPU_STREAM_WAITS "src/accel/gpu/stream_wait.h"
+#define GPU_CAPTURE_ACTIVE CUDA_CAPTURE_ACTIVE
+#define GPU_CAPTURED "is being captured into a graph, which this cannot be part of"
+#define GPU_STREAM_WAITS "src/accel/gpu/graph.h"
+#define GPU_HELD gpu_held_or_stopped
+#define GPU_GRAPHS &gpu_graphs
 #define GPU_QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"
 typedef cuda_pointer gpu_pointer;
 typedef cuda_stream gpu_stream;
@@ -44,6 +47,9 @@ typedef cuda_module gpu_module;
 typedef cuda_function gpu_function;
 typedef cuda_ipc gpu_ipc;
 typedef cuda_capture gpu_capture;
+typedef cuda_graph gpu_graph;
+typedef cuda_graph_node gpu_node;
+typedef cuda_user_object gpu_object;
 
 #define MAX_DEVICES 64
 #define PAGE_BYTES 4096
@@ -389,6 +395,48 @@ static int gpu_write_value(int index, cuda_stream stream, void *word,
 static int gpu_host_function(cuda_stream stream, cuda_host_fn fn, void *arg)
 {
 	return api.host_function(stream, fn, arg);
+}
+
+/* All that came with CUDA 11.3. */
+static bool gpu_has_graphs(void)
+{
+	return api.capture_info && api.capture_follow && api.graph_host_node &&
+	       api.graph_keep && api.object_create && api.object_release;
+}
+
+static int gpu_capture_info(cuda_stream stream, cuda_capture *state,
+			    unsigned long long *capture, cuda_graph *graph,
+			    const cuda_graph_node **nodes, size_t *n)
+{
+	uint64_t number = 0;
+	int error = api.capture_info(stream, state, &number, graph, nodes, n);
+
+	*capture = number;
+	return error;
+}
+
+/* From CUDA 11.7 on the device does both by itself, one after the other. A
+ * write has the default memory barrier, as in gpu_write_value(). */
+static int gpu_stop_node(int index, bool waits, cuda_graph_node *node,
+			 cuda_graph graph, const cuda_graph_node *after,
+			 size_t n, void *word, cuda_host_fn fn, void *arg)
+{
+	const cuda_host_node host = {.fn = fn, .userData = arg};
+	cuda_mem_op ops[2] = {0};
+	const cuda_mem_node mem = {
+		.ctx = contexts[index], .count = 2, .paramArray = ops};
+
+	if (!api.graph_mem_node || !waits)
+		return api.graph_host_node(node, graph, after, n, &host);
+	ops[0].writeValue.operation = CUDA_MEM_OP_WRITE_VALUE;
+	ops[0].writeValue.address = (uintptr_t)word;
+	ops[0].writeValue.value = 0;
+	ops[0].writeValue.flags = CUDA_WRITE_DEFAULT;
+	ops[1].waitValue.operation = CUDA_MEM_OP_WAIT_VALUE;
+	ops[1].waitValue.address = (uintptr_t)word;
+	ops[1].waitValue.value = 1;
+	ops[1].waitValue.flags = CUDA_WAIT_GEQ;
+	return api.graph_mem_node(node, graph, after, n, &mem);
 }
 
 static bool gpu_has_dmabuf(int index)

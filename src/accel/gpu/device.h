@@ -48,12 +48,13 @@
  *   gpu_copy, gpu_has_dmabuf, gpu_flushes, gpu_buffer_id, gpu_peer,
  *   gpu_ipc_open, gpu_error_text
  *   GPU_CAPTURED          text: why a stream is refused that api.capturing()
- *                         reports as captured
+ *                         reports as captured, where that matters
  *   GPU_CAPTURE_IMPLICIT  error of api.capturing() for the default stream while
  *                         using that would spoil a capture; 0: never happens
  *   GPU_QUEUES            as queues of accel.h
  *   GPU_STREAM_WAITS      the header with stream_wait_probe() and the stream
  *                         wait operations of accel.h
+ *   GPU_HELD, GPU_GRAPHS  held and graphs of accel.h
  */
 #ifndef DICOMM_ACCEL_GPU_DEVICE_H
 #define DICOMM_ACCEL_GPU_DEVICE_H

@@ -33,6 +33,13 @@ typedef struct hip_ipc {
 } hip_ipc;
 typedef void (*hip_host_fn)(void *);
 typedef void (*hip_callback)(hip_stream, hip_result, void *);
+typedef struct ihipGraph *hip_graph;
+typedef struct hipGraphNode *hip_graph_node;
+typedef struct hipUserObject *hip_user_object;
+typedef struct hip_host_node {
+	hip_host_fn fn;
+	void *userData;
+} hip_host_node;
 #endif
 
 enum {
@@ -65,6 +72,7 @@ enum {
 	HIP_COPY_DEFAULT = 4,
 	HIP_RANGE_DMA_BUF_FD = 1,
 	HIP_CAPTURE_NONE = 0,
+	HIP_CAPTURE_ACTIVE = 1,
 	HIP_CAPTURE_RELAXED = 2,
 };
 
@@ -133,6 +141,20 @@ enum {
 	  (hip_stream, hip_device *))                                   \
 	F(capture_mode, hipThreadExchangeStreamCaptureMode, hip_result, \
 	  (hip_capture_mode *))                                         \
+	F(capture_info, hipStreamGetCaptureInfo_v2, hip_result,         \
+	  (hip_stream, hip_capture *, unsigned long long *, hip_graph *, \
+	   const hip_graph_node **, size_t *))                          \
+	F(capture_follow, hipStreamUpdateCaptureDependencies, hip_result, \
+	  (hip_stream, hip_graph_node *, size_t, unsigned))             \
+	F(graph_host_node, hipGraphAddHostNode, hip_result,             \
+	  (hip_graph_node *, hip_graph, const hip_graph_node *, size_t, \
+	   const hip_host_node *))                                      \
+	F(graph_keep, hipGraphRetainUserObject, hip_result,             \
+	  (hip_graph, hip_user_object, unsigned, unsigned))             \
+	F(object_create, hipUserObjectCreate, hip_result,               \
+	  (hip_user_object *, void *, hip_host_fn, unsigned, unsigned)) \
+	F(object_release, hipUserObjectRelease, hip_result,             \
+	  (hip_user_object, unsigned))                                  \
 	F(host_function, hipLaunchHostFunc, hip_result,                 \
 	  (hip_stream, hip_host_fn, void *))                            \
 	F(range_handle, hipMemGetHandleForAddressRange, hip_result,     \

@@ -44,8 +44,11 @@
 #define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
 #define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
 #define GPU_CAPTURE_IMPLICIT HIP_CAPTURE_IMPLICIT
-#define GPU_CAPTURED "is being captured into a graph, which is not supported"
-#define GPU_STREAM_WAITS "src/accel/gpu/stream_wait.h"
+#define GPU_CAPTURE_ACTIVE HIP_CAPTURE_ACTIVE
+#define GPU_CAPTURED "is being captured into a graph, which this cannot be part of"
+#define GPU_STREAM_WAITS "src/accel/gpu/graph.h"
+#define GPU_HELD gpu_held_or_stopped
+#define GPU_GRAPHS &gpu_graphs
 #define GPU_QUEUES "GPU_MAX_HW_QUEUES"
 typedef void *gpu_pointer;
 typedef hip_stream gpu_stream;
@@ -54,6 +57,9 @@ typedef hip_module gpu_module;
 typedef hip_function gpu_function;
 typedef hip_ipc gpu_ipc;
 typedef hip_capture gpu_capture;
+typedef hip_graph gpu_graph;
+typedef hip_graph_node gpu_node;
+typedef hip_user_object gpu_object;
 
 static struct functions {
 #define F(name, symbol, needed, parameters) hip_result(*name) parameters;
@@ -411,6 +417,34 @@ static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
 	if (error)
 		free(c);
 	return error;
+}
+
+/* All that came with ROCm 5.3. */
+static bool gpu_has_graphs(void)
+{
+	return api.capture_info && api.capture_follow && api.graph_host_node &&
+	       api.graph_keep && api.object_create && api.object_release;
+}
+
+static int gpu_capture_info(hip_stream stream, hip_capture *state,
+			    unsigned long long *capture, hip_graph *graph,
+			    const hip_graph_node **nodes, size_t *n)
+{
+	return api.capture_info(stream, state, capture, graph, nodes, n);
+}
+
+/* HIP runs waits for memory, and writes to it, at once, even if the stream is
+ * being captured. So the node is a host function. */
+static int gpu_stop_node(int index, bool waits, hip_graph_node *node,
+			 hip_graph graph, const hip_graph_node *after, size_t n,
+			 void *word, hip_host_fn fn, void *arg)
+{
+	const hip_host_node host = {.fn = fn, .userData = arg};
+
+	(void)index;
+	(void)waits;
+	(void)word;
+	return api.graph_host_node(node, graph, after, n, &host);
 }
 
 static bool gpu_has_dmabuf(int index)

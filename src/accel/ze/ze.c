@@ -56,6 +56,8 @@
 #define GPU_CAPTURED "is a command list that is not immediate"
 #define GPU_QUEUES NULL
 #define GPU_STREAM_WAITS "src/accel/ze/stream_wait.h"
+#define GPU_HELD gpu_held
+#define GPU_GRAPHS NULL
 typedef void *gpu_pointer;
 typedef struct ze_list *gpu_stream;
 typedef struct ze_mark *gpu_event;
