@@ -35,7 +35,8 @@
 #define GPU_CAPTURE_RELAXED CUDA_CAPTURE_RELAXED
 #define GPU_CAPTURE_IMPLICIT CUDA_CAPTURE_IMPLICIT
 #define GPU_CAPTURE_ACTIVE CUDA_CAPTURE_ACTIVE
-#define GPU_CAPTURED "is being captured into a graph, which this cannot be part of"
+#define GPU_CAPTURED \
+	"is being captured into a graph, which this cannot be part of"
 #define GPU_STREAM_WAITS "src/accel/gpu/graph.h"
 #define GPU_HELD gpu_held_or_stopped
 #define GPU_GRAPHS &gpu_graphs

@@ -134,32 +134,32 @@ enum {
  * name, symbol, result, parameters). None is needed. The last one belongs to
  * ROCm's HSA runtime, from 5.6 on; dlsym() finds it through HIP if HIP is
  * linked to HSA. */
-#define HIP_MORE_FUNCTIONS(F)                                           \
-	F(error_string, hipGetErrorString, const char *, (hip_result))  \
-	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))     \
-	F(stream_device, hipStreamGetDevice, hip_result,                \
-	  (hip_stream, hip_device *))                                   \
-	F(capture_mode, hipThreadExchangeStreamCaptureMode, hip_result, \
-	  (hip_capture_mode *))                                         \
-	F(capture_info, hipStreamGetCaptureInfo_v2, hip_result,         \
-	  (hip_stream, hip_capture *, unsigned long long *, hip_graph *, \
-	   const hip_graph_node **, size_t *))                          \
+#define HIP_MORE_FUNCTIONS(F)                                             \
+	F(error_string, hipGetErrorString, const char *, (hip_result))    \
+	F(stream_device_5, hipGetStreamDeviceId, int, (hip_stream))       \
+	F(stream_device, hipStreamGetDevice, hip_result,                  \
+	  (hip_stream, hip_device *))                                     \
+	F(capture_mode, hipThreadExchangeStreamCaptureMode, hip_result,   \
+	  (hip_capture_mode *))                                           \
+	F(capture_info, hipStreamGetCaptureInfo_v2, hip_result,           \
+	  (hip_stream, hip_capture *, unsigned long long *, hip_graph *,  \
+	   const hip_graph_node **, size_t *))                            \
 	F(capture_follow, hipStreamUpdateCaptureDependencies, hip_result, \
-	  (hip_stream, hip_graph_node *, size_t, unsigned))             \
-	F(graph_host_node, hipGraphAddHostNode, hip_result,             \
-	  (hip_graph_node *, hip_graph, const hip_graph_node *, size_t, \
-	   const hip_host_node *))                                      \
-	F(graph_keep, hipGraphRetainUserObject, hip_result,             \
-	  (hip_graph, hip_user_object, unsigned, unsigned))             \
-	F(object_create, hipUserObjectCreate, hip_result,               \
-	  (hip_user_object *, void *, hip_host_fn, unsigned, unsigned)) \
-	F(object_release, hipUserObjectRelease, hip_result,             \
-	  (hip_user_object, unsigned))                                  \
-	F(host_function, hipLaunchHostFunc, hip_result,                 \
-	  (hip_stream, hip_host_fn, void *))                            \
-	F(range_handle, hipMemGetHandleForAddressRange, hip_result,     \
-	  (void *, void *, size_t, hip_range_type, unsigned long long)) \
-	F(export_dmabuf, hsa_amd_portable_export_dmabuf, hsa_result,    \
+	  (hip_stream, hip_graph_node *, size_t, unsigned))               \
+	F(graph_host_node, hipGraphAddHostNode, hip_result,               \
+	  (hip_graph_node *, hip_graph, const hip_graph_node *, size_t,   \
+	   const hip_host_node *))                                        \
+	F(graph_keep, hipGraphRetainUserObject, hip_result,               \
+	  (hip_graph, hip_user_object, unsigned, unsigned))               \
+	F(object_create, hipUserObjectCreate, hip_result,                 \
+	  (hip_user_object *, void *, hip_host_fn, unsigned, unsigned))   \
+	F(object_release, hipUserObjectRelease, hip_result,               \
+	  (hip_user_object, unsigned))                                    \
+	F(host_function, hipLaunchHostFunc, hip_result,                   \
+	  (hip_stream, hip_host_fn, void *))                              \
+	F(range_handle, hipMemGetHandleForAddressRange, hip_result,       \
+	  (void *, void *, size_t, hip_range_type, unsigned long long))   \
+	F(export_dmabuf, hsa_amd_portable_export_dmabuf, hsa_result,      \
 	  (const void *, size_t, int *, uint64_t *))
 
 #endif
