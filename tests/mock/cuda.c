@@ -15,6 +15,7 @@
 #include "src/accel/cuda/api.h"
 #include "tests/kernels/ptx.h"
 #include "tests/mock/driver.h"
+#include "tests/mock/graph.h"
 #include "tests/mock/object.h"
 
 #define DEPTH 8
@@ -548,28 +549,17 @@ static int run_call(void *arg)
 
 EXPORT cuda_result cuLaunchHostFunc(cuda_stream s, cuda_host_fn fn, void *arg)
 {
-	struct call *c;
-	int error;
+	const struct call c = {.fn = fn, .arg = arg};
 
 	CURRENT;
-	c = malloc(sizeof(*c));
-	if (!c)
-		return DRIVER_OUT_OF_MEMORY;
-	*c = (struct call){.fn = fn, .arg = arg};
-	error = driver_push(stream_of(s), device(), run_call, c);
-	if (error)
-		free(c);
-	return error;
+	return driver_push_new(stream_of(s), device(), run_call, &c, sizeof(c));
 }
-
-static _Atomic(cuda_stream) captured;
 
 /* For tests: this stream is being captured. */
 EXPORT void mock_capture(cuda_stream s);
 EXPORT void mock_capture(cuda_stream s)
 {
-	captured = s;
-	driver_capture(s);
+	graph_test(stream_of(s));
 }
 
 /* Handles that stand for a stream of each context, and of each thread in it,
@@ -579,7 +569,7 @@ EXPORT cuda_result cuStreamIsCapturing(cuda_stream s, cuda_capture *state)
 	CURRENT;
 	if (!s && driver_captures_blocking())
 		return DRIVER_CAPTURE_IMPLICIT;
-	*state = s && s == captured ? 1 : CUDA_CAPTURE_NONE;
+	*state = graph_state(stream_of(s));
 	return DRIVER_SUCCESS;
 }
 
@@ -709,25 +699,16 @@ EXPORT cuda_result cuLaunchKernel(cuda_function f, unsigned gx, unsigned gy,
 				  unsigned bz, unsigned shared, cuda_stream s,
 				  void **args, void **extra)
 {
-	struct block_run *r;
-	int error;
+	struct block_run r = {.function = f, .blocks = gx, .block = bx};
 
 	CURRENT;
 	if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 ||
 	    bz != 1 || shared || !args || extra)
 		return DRIVER_INVALID_VALUE;
-	r = calloc(1, sizeof(*r));
-	if (!r)
-		return DRIVER_OUT_OF_MEMORY;
-	r->function = f;
-	r->blocks = gx;
-	r->block = bx;
 	for (int i = 0; i < f->nargs; i++)
-		memcpy(&r->args[i], args[i], sizeof(uint64_t));
-	error = driver_push(stream_of(s), device(), run_kernel, r);
-	if (error)
-		free(r);
-	return error;
+		memcpy(&r.args[i], args[i], sizeof(uint64_t));
+	return driver_push_new(stream_of(s), device(), run_kernel, &r,
+			       sizeof(r));
 }
 
 static int wait_value(cuda_stream s, cuda_pointer p, uint32_t value,
@@ -779,7 +760,181 @@ EXPORT cuda_result cuIpcOpenMemHandle_v2(cuda_pointer *p, cuda_ipc handle,
 	return ipc_open(p, handle, flags);
 }
 
+/* ---- graphs ---- */
+
+/* Of graphs, what users call and the library does not */
+EXPORT cuda_result cuStreamBeginCapture_v2(cuda_stream s, int mode);
+EXPORT cuda_result cuStreamBeginCapture_v2(cuda_stream s, int mode)
+{
+	CURRENT;
+	return graph_begin(stream_of(s), mode);
+}
+
+EXPORT cuda_result cuStreamEndCapture(cuda_stream s, cuda_graph *graph);
+EXPORT cuda_result cuStreamEndCapture(cuda_stream s, cuda_graph *graph)
+{
+	CURRENT;
+	return graph_end(stream_of(s), (struct graph **)graph);
+}
+
+EXPORT cuda_result cuGraphInstantiateWithFlags(void **exec, cuda_graph graph,
+					       unsigned long long flags);
+EXPORT cuda_result cuGraphInstantiateWithFlags(void **exec, cuda_graph graph,
+					       unsigned long long flags)
+{
+	CURRENT_SYNC;
+	if (flags)
+		return DRIVER_INVALID_VALUE;
+	return graph_instantiate((struct graph *)graph,
+				 (struct graph_exec **)exec);
+}
+
+EXPORT cuda_result cuGraphExecUpdate_v2(void *exec, cuda_graph graph,
+					void *result);
+EXPORT cuda_result cuGraphExecUpdate_v2(void *exec, cuda_graph graph,
+					void *result)
+{
+	CURRENT;
+	if (!result)
+		return DRIVER_INVALID_VALUE;
+	return graph_update(exec, (struct graph *)graph);
+}
+
+EXPORT cuda_result cuGraphLaunch(void *exec, cuda_stream s);
+EXPORT cuda_result cuGraphLaunch(void *exec, cuda_stream s)
+{
+	CURRENT;
+	return graph_launch(exec, stream_of(s), device());
+}
+
+EXPORT cuda_result cuGraphExecDestroy(void *exec);
+EXPORT cuda_result cuGraphExecDestroy(void *exec)
+{
+	IN_CONTEXT;
+	return graph_exec_destroy(exec);
+}
+
+EXPORT cuda_result cuGraphDestroy(cuda_graph graph);
+EXPORT cuda_result cuGraphDestroy(cuda_graph graph)
+{
+	IN_CONTEXT;
+	return graph_destroy((struct graph *)graph);
+}
+
+EXPORT cuda_result cuStreamGetCaptureInfo_v2(cuda_stream s, cuda_capture *state,
+					     uint64_t *capture,
+					     cuda_graph *graph,
+					     const cuda_graph_node **nodes,
+					     size_t *n)
+{
+	CURRENT;
+	return graph_info(stream_of(s), state, capture, (struct graph **)graph,
+			  (struct graph_node *const **)nodes, n);
+}
+
+EXPORT cuda_result cuStreamUpdateCaptureDependencies(cuda_stream s,
+						     cuda_graph_node *nodes,
+						     size_t n, unsigned flags)
+{
+	CURRENT;
+	if (flags > 1)
+		return DRIVER_INVALID_VALUE;
+	return graph_follow(stream_of(s), (struct graph_node *const *)nodes, n,
+			    flags);
+}
+
+EXPORT cuda_result cuGraphAddHostNode(cuda_graph_node *node, cuda_graph graph,
+				      const cuda_graph_node *after, size_t n,
+				      const cuda_host_node *host)
+{
+	const struct call c = {.fn = host->fn, .arg = host->userData};
+
+	CURRENT;
+	return graph_add((struct graph *)graph, (struct graph_node **)node,
+			 (struct graph_node *const *)after, n, device(),
+			 run_call, &c, sizeof(c));
+}
+
+EXPORT cuda_result cuGraphRetainUserObject(cuda_graph graph,
+					   cuda_user_object object,
+					   unsigned refs, unsigned flags)
+{
+	CURRENT;
+	if (flags > 1)
+		return DRIVER_INVALID_VALUE;
+	return graph_keep((struct graph *)graph, (struct graph_object *)object,
+			  refs, flags);
+}
+
+EXPORT cuda_result cuUserObjectCreate(cuda_user_object *object, void *ptr,
+				      cuda_host_fn destroy, unsigned refs,
+				      unsigned flags)
+{
+	CURRENT;
+	if (flags != 1)
+		return DRIVER_INVALID_VALUE;
+	return graph_object_create((struct graph_object **)object, ptr, destroy,
+				   refs);
+}
+
+EXPORT cuda_result cuUserObjectRelease(cuda_user_object object, unsigned refs)
+{
+	IN_CONTEXT;
+	return graph_object_release((struct graph_object *)object, refs);
+}
+
 #ifndef MOCK_BETWEEN
+#define MEM_OPS 4
+
+struct mem_ops {
+	struct mem_op {
+		void *word;
+		uint32_t value;
+		bool waits;
+	} ops[MEM_OPS];
+	unsigned n;
+};
+
+static int run_mem_ops(void *arg)
+{
+	struct mem_ops *m = arg;
+
+	for (unsigned i = 0; i < m->n; i++)
+		if (m->ops[i].waits)
+			driver_hold(m->ops[i].word, m->ops[i].value);
+		else
+			driver_store(m->ops[i].word, m->ops[i].value);
+	free(m);
+	return DRIVER_SUCCESS;
+}
+
+EXPORT cuda_result cuGraphAddBatchMemOpNode(cuda_graph_node *node,
+					    cuda_graph graph,
+					    const cuda_graph_node *after,
+					    size_t n, const cuda_mem_node *mem)
+{
+	struct mem_ops m = {.n = mem->count};
+
+	CURRENT;
+	if (mem->ctx != stack[depth - 1] || mem->flags || !m.n || m.n > MEM_OPS)
+		return DRIVER_INVALID_VALUE;
+	for (unsigned i = 0; i < m.n; i++) {
+		const cuda_mem_op *op = &mem->paramArray[i];
+
+		m.ops[i].waits = op->operation == CUDA_MEM_OP_WAIT_VALUE;
+		m.ops[i].value = op->waitValue.value;
+		m.ops[i].word = driver_translate(op->waitValue.address, 4);
+		if (!m.ops[i].word || op->waitValue.address % 4 ||
+		    op->waitValue.flags != 0 ||
+		    (!m.ops[i].waits &&
+		     op->operation != CUDA_MEM_OP_WRITE_VALUE))
+			return DRIVER_INVALID_VALUE;
+	}
+	return graph_add((struct graph *)graph, (struct graph_node **)node,
+			 (struct graph_node *const *)after, n, device(),
+			 run_mem_ops, &m, sizeof(m));
+}
+
 EXPORT cuda_result cuStreamWaitValue32_v2(cuda_stream s, cuda_pointer p,
 					  uint32_t value, unsigned flags)
 {

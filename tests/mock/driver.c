@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory and streams of devices that do not exist. */
 #include "tests/mock/driver.h"
+#include "tests/mock/graph.h"
 
 #include <fcntl.h>
 #include <linux/udmabuf.h>
@@ -52,6 +53,7 @@ struct driver_event {
 	int device;
 	bool dead;
 	uint64_t wanted, reached;
+	struct graph_mark mark; /* of the capture that it was recorded in */
 	struct driver_event *next;
 };
 
@@ -82,7 +84,7 @@ static unsigned long calls;
 static int states[DRIVER_DEVICES];
 static uint64_t ids;
 static unsigned delay_us;
-static bool captures, captures_blocking;
+static bool captures_blocking;
 /* [a][b]: a reads and writes memory of b. */
 static bool peers[DRIVER_DEVICES][DRIVER_DEVICES];
 /* Of the stream that this thread runs; -1: of none */
@@ -128,7 +130,7 @@ static int count_of(const int *counter)
 
 int mock_live(void)
 {
-	return count_of(&live);
+	return count_of(&live) + graph_live();
 }
 
 int mock_hangs(void)
@@ -216,13 +218,6 @@ static int fails(void)
 	return DRIVER_SUCCESS;
 }
 
-void driver_capture(bool begins)
-{
-	pthread_mutex_lock(&lock);
-	captures = begins;
-	pthread_mutex_unlock(&lock);
-}
-
 void mock_capture_blocking(bool begins)
 {
 	pthread_mutex_lock(&lock);
@@ -253,12 +248,9 @@ void driver_capture_mode(int *mode)
 	*mode = before;
 }
 
-/* Under the lock. */
 static int spoils(void)
 {
-	return captures && capture_mode != DRIVER_RELAXED
-		       ? DRIVER_SPOILS_CAPTURE
-		       : DRIVER_SUCCESS;
+	return graph_unsafe(capture_mode);
 }
 
 int driver_call(void)
@@ -947,9 +939,12 @@ static int stream_find(struct driver_stream **s, int device)
 int driver_push(struct driver_stream *s, int device, int (*fn)(void *arg),
 		void *arg)
 {
-	struct work *w = calloc(1, sizeof(*w));
+	struct work *w;
 	int error;
 
+	if (graph_state(s) != GRAPH_NONE)
+		return graph_spoil(s);
+	w = calloc(1, sizeof(*w));
 	if (!w)
 		return DRIVER_OUT_OF_MEMORY;
 	w->fn = fn;
@@ -971,13 +966,15 @@ int driver_push(struct driver_stream *s, int device, int (*fn)(void *arg),
 	return error;
 }
 
-/* arg is freed if it cannot be queued. */
-static int push_new(struct driver_stream *s, int device, int (*fn)(void *arg),
+int driver_push_new(struct driver_stream *s, int device, int (*fn)(void *arg),
 		    const void *arg, size_t bytes)
 {
-	void *copy = malloc(bytes);
+	void *copy;
 	int error;
 
+	if (graph_state(s) != GRAPH_NONE)
+		return graph_take(s, device, fn, arg, bytes);
+	copy = malloc(bytes);
 	if (!copy)
 		return DRIVER_OUT_OF_MEMORY;
 	memcpy(copy, arg, bytes);
@@ -1054,8 +1051,15 @@ int driver_event_record(struct driver_event *e, struct driver_stream *s,
 	int error = DRIVER_INVALID_HANDLE;
 	bool idle_stream = false;
 
+	if (graph_state(s) != GRAPH_NONE) {
+		pthread_mutex_lock(&lock);
+		error = event_exists(e) ? graph_record(s, &e->mark) : error;
+		pthread_mutex_unlock(&lock);
+		return error;
+	}
 	pthread_mutex_lock(&lock);
 	if (event_exists(e) && e->device == device) {
+		e->mark.capture = 0;
 		p.number = e->wanted + 1;
 		error = stream_find(&s, device);
 		idle_stream = !error && !s->pending;
@@ -1064,7 +1068,7 @@ int driver_event_record(struct driver_event *e, struct driver_stream *s,
 		e->wanted = e->reached = p.number;
 	pthread_mutex_unlock(&lock);
 	if (!error && !idle_stream)
-		error = push_new(s, device, reach, &p, sizeof(p));
+		error = driver_push_new(s, device, reach, &p, sizeof(p));
 	if (error || idle_stream)
 		return error;
 	pthread_mutex_lock(&lock);
@@ -1082,6 +1086,8 @@ int driver_event_query(struct driver_event *e)
 		error = DRIVER_INVALID_HANDLE;
 	else if (states[e->device])
 		error = states[e->device];
+	else if (e->mark.capture)
+		error = DRIVER_CAPTURED_EVENT;
 	else
 		error = spoils();
 	if (!error && e->reached < e->wanted)
@@ -1113,14 +1119,19 @@ int driver_event_wait(struct driver_stream *s, int device,
 {
 	struct place p = {.event = e};
 	int error = DRIVER_INVALID_HANDLE;
+	bool joins = false;
 
 	pthread_mutex_lock(&lock);
 	if (event_exists(e)) {
 		p.number = e->wanted;
-		error = DRIVER_SUCCESS;
+		joins = e->mark.capture || graph_state(s) != GRAPH_NONE;
+		error = joins ? graph_join(s, &e->mark) : DRIVER_SUCCESS;
 	}
 	pthread_mutex_unlock(&lock);
-	return error ? error : push_new(s, device, wait_place, &p, sizeof(p));
+	if (joins)
+		return error;
+	return error ? error
+		     : driver_push_new(s, device, wait_place, &p, sizeof(p));
 }
 
 /* ---- work ---- */
@@ -1151,6 +1162,10 @@ int driver_wait_value(struct driver_stream *s, int device, void *word,
 		return DRIVER_OUT_OF_MEMORY;
 	h->word = driver_translate((uintptr_t)word, 4);
 	h->value = value;
+	if (graph_state(s) != GRAPH_NONE) {
+		free(h);
+		return graph_spoil(s);
+	}
 	if (!h->word || (uintptr_t)word % 4) {
 		free(h);
 		return DRIVER_INVALID_VALUE;
@@ -1173,6 +1188,35 @@ int driver_wait_value(struct driver_stream *s, int device, void *word,
 		free(h);
 	}
 	return error;
+}
+
+void driver_hold(void *word, uint32_t value)
+{
+	struct hold *h = calloc(1, sizeof(*h));
+
+	h->word = word;
+	h->value = value;
+	pthread_mutex_lock(&lock);
+	h->next = holds;
+	holds = h;
+	pthread_mutex_unlock(&lock);
+	wait_hold(h);
+}
+
+/* A device that has failed does nothing more. */
+void driver_store(void *word, uint32_t value)
+{
+	if (!driver_state(running))
+		atomic_store((_Atomic uint32_t *)word, value);
+}
+
+void driver_call_back(void (*fn)(void *arg), void *arg)
+{
+	int was = running;
+
+	running = 0;
+	fn(arg);
+	running = was;
 }
 
 struct write {
@@ -1203,9 +1247,11 @@ int driver_write_value(struct driver_stream *s, int device, void *word,
 
 	if (how && !strcmp(how, "refused"))
 		return DRIVER_NOT_SUPPORTED;
+	if (graph_state(s) != GRAPH_NONE)
+		return graph_spoil(s);
 	if (!w.word || (uintptr_t)word % 4)
 		return DRIVER_INVALID_VALUE;
-	error = push_new(s, device, do_write, &w, sizeof(w));
+	error = driver_push_new(s, device, do_write, &w, sizeof(w));
 	pthread_mutex_lock(&lock);
 	writes += !error;
 	pthread_mutex_unlock(&lock);
@@ -1245,5 +1291,5 @@ int driver_copy(struct driver_stream *s, int device, void *dst, const void *src,
 {
 	const struct copy c = {.dst = dst, .src = src, .bytes = bytes};
 
-	return push_new(s, device, do_copy, &c, sizeof(c));
+	return driver_push_new(s, device, do_copy, &c, sizeof(c));
 }

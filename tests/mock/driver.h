@@ -99,8 +99,6 @@ int mock_capture_mode(void);
 int driver_call(void);
 /* As driver_call(), of a call that may wait for all streams */
 int driver_sync_call(void);
-/* A graph is being captured, which threads spoil that are not relaxed. */
-void driver_capture(bool begins);
 /* How strict the calling thread is, for how strict it was; DRIVER_RELAXED */
 void driver_capture_mode(int *mode);
 /* As mock_capture_blocking() said */
@@ -170,5 +168,15 @@ int driver_copy(struct driver_stream *s, int device, void *dst, const void *src,
 /* Calls fn(arg) in its turn; what it returns is the state of the device. */
 int driver_push(struct driver_stream *s, int device, int (*fn)(void *arg),
 		void *arg);
+/* The same with a copy of arg, which fn frees. A captured stream takes this for
+ * a node of its graph, and nothing else. */
+int driver_push_new(struct driver_stream *s, int device, int (*fn)(void *arg),
+		    const void *arg, size_t bytes);
+/* For a function that a stream runs: wait until the word has reached the value,
+ * or write it. */
+void driver_hold(void *word, uint32_t value);
+void driver_store(void *word, uint32_t value);
+/* Call what must not call the driver. */
+void driver_call_back(void (*fn)(void *arg), void *arg);
 
 #endif

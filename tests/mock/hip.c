@@ -19,6 +19,7 @@
 
 #include "src/accel/hip/api.h"
 #include "tests/mock/driver.h"
+#include "tests/mock/graph.h"
 #include "tests/mock/object.h"
 
 struct ihipModule_t {
@@ -402,14 +403,11 @@ EXPORT hip_result hipStreamDestroy(hip_stream s)
 	return driver_stream_destroy(stream_of(s));
 }
 
-static _Atomic(hip_stream) captured;
-
 /* For tests: this stream is being captured. */
 EXPORT void mock_capture(hip_stream s);
 EXPORT void mock_capture(hip_stream s)
 {
-	captured = s;
-	driver_capture(s);
+	graph_test(stream_of(s));
 }
 
 #ifndef MOCK_OLD
@@ -430,7 +428,7 @@ EXPORT hip_result hipStreamIsCapturing(hip_stream s, hip_capture *state)
 		return note(DRIVER_INVALID_HANDLE);
 	if (!s && driver_captures_blocking())
 		return note(DRIVER_CAPTURE_IMPLICIT);
-	*state = s && s == captured ? 1 : HIP_CAPTURE_NONE;
+	*state = graph_state(stream_of(s));
 	return DRIVER_SUCCESS;
 }
 
@@ -522,16 +520,8 @@ static int run_call(void *arg)
 
 static int push_call(struct call call)
 {
-	struct call *c = malloc(sizeof(*c));
-	int error;
-
-	if (!c)
-		return DRIVER_OUT_OF_MEMORY;
-	*c = call;
-	error = driver_push(stream_of(c->stream), current, run_call, c);
-	if (error)
-		free(c);
-	return error;
+	return driver_push_new(stream_of(call.stream), current, run_call, &call,
+			       sizeof(call));
 }
 
 EXPORT hip_result hipStreamAddCallback(hip_stream s, hip_callback fn, void *arg,
@@ -609,25 +599,18 @@ EXPORT hip_result hipModuleLaunchKernel(hip_function f, unsigned gx,
 					unsigned shared, hip_stream s,
 					void **args, void **extra)
 {
-	struct block_run *r;
-	int error;
+	struct block_run r = {.function = f};
 
 	CALL;
 	if (!gx || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1 ||
 	    shared || !args || extra)
 		return DRIVER_INVALID_VALUE;
-	r = calloc(1, sizeof(*r));
-	if (!r)
-		return DRIVER_OUT_OF_MEMORY;
-	r->function = f;
 	for (int i = 0; i < f->nargs; i++)
-		memcpy(&r->args[i], args[i], sizeof(uint64_t));
-	error = r->args[f->nargs - 1] != (uint64_t)gx * bx
-			? DRIVER_INVALID_VALUE
-			: driver_push(stream_of(s), current, run_kernel, r);
-	if (error)
-		free(r);
-	return error;
+		memcpy(&r.args[i], args[i], sizeof(uint64_t));
+	return r.args[f->nargs - 1] != (uint64_t)gx * bx
+		       ? DRIVER_INVALID_VALUE
+		       : driver_push_new(stream_of(s), current, run_kernel, &r,
+					 sizeof(r));
 }
 
 /* ---- what differs with the age ---- */
@@ -649,6 +632,132 @@ EXPORT hip_result hipLaunchHostFunc(hip_stream s, hip_host_fn fn, void *arg)
 {
 	CALL;
 	return push_call((struct call){.fn = fn, .stream = s, .arg = arg});
+}
+
+/* ---- graphs ---- */
+
+/* What users call and the library does not */
+EXPORT hip_result hipStreamBeginCapture(hip_stream s, int mode);
+EXPORT hip_result hipStreamBeginCapture(hip_stream s, int mode)
+{
+	CALL;
+	return note(graph_begin(stream_of(s), mode));
+}
+
+EXPORT hip_result hipStreamEndCapture(hip_stream s, hip_graph *graph);
+EXPORT hip_result hipStreamEndCapture(hip_stream s, hip_graph *graph)
+{
+	CALL;
+	return note(graph_end(stream_of(s), (struct graph **)graph));
+}
+
+EXPORT hip_result hipGraphInstantiateWithFlags(void **exec, hip_graph graph,
+					       unsigned long long flags);
+EXPORT hip_result hipGraphInstantiateWithFlags(void **exec, hip_graph graph,
+					       unsigned long long flags)
+{
+	SYNC_CALL;
+	if (flags)
+		return note(DRIVER_INVALID_VALUE);
+	return note(graph_instantiate((struct graph *)graph,
+				      (struct graph_exec **)exec));
+}
+
+EXPORT hip_result hipGraphExecUpdate(void *exec, hip_graph graph,
+				     hip_graph_node *node, int *result);
+EXPORT hip_result hipGraphExecUpdate(void *exec, hip_graph graph,
+				     hip_graph_node *node, int *result)
+{
+	CALL;
+	if (!node || !result)
+		return note(DRIVER_INVALID_VALUE);
+	return note(graph_update(exec, (struct graph *)graph));
+}
+
+EXPORT hip_result hipGraphLaunch(void *exec, hip_stream s);
+EXPORT hip_result hipGraphLaunch(void *exec, hip_stream s)
+{
+	CALL;
+	return note(graph_launch(exec, stream_of(s), current));
+}
+
+EXPORT hip_result hipGraphExecDestroy(void *exec);
+EXPORT hip_result hipGraphExecDestroy(void *exec)
+{
+	return note(graph_exec_destroy(exec));
+}
+
+EXPORT hip_result hipGraphDestroy(hip_graph graph);
+EXPORT hip_result hipGraphDestroy(hip_graph graph)
+{
+	return note(graph_destroy((struct graph *)graph));
+}
+
+EXPORT hip_result hipStreamGetCaptureInfo_v2(hip_stream s, hip_capture *state,
+					     unsigned long long *capture,
+					     hip_graph *graph,
+					     const hip_graph_node **nodes,
+					     size_t *n)
+{
+	uint64_t number = 0;
+	int error;
+
+	CALL;
+	error = graph_info(stream_of(s), state, &number, (struct graph **)graph,
+			   (struct graph_node *const **)nodes, n);
+	if (capture)
+		*capture = number;
+	return note(error);
+}
+
+EXPORT hip_result hipStreamUpdateCaptureDependencies(hip_stream s,
+						     hip_graph_node *nodes,
+						     size_t n, unsigned flags)
+{
+	CALL;
+	if (flags > 1)
+		return note(DRIVER_INVALID_VALUE);
+	return note(graph_follow(stream_of(s),
+				 (struct graph_node *const *)nodes, n, flags));
+}
+
+EXPORT hip_result hipGraphAddHostNode(hip_graph_node *node, hip_graph graph,
+				      const hip_graph_node *after, size_t n,
+				      const hip_host_node *host)
+{
+	const struct call c = {.fn = host->fn, .arg = host->userData};
+
+	CALL;
+	return note(graph_add((struct graph *)graph, (struct graph_node **)node,
+			      (struct graph_node *const *)after, n, current,
+			      run_call, &c, sizeof(c)));
+}
+
+EXPORT hip_result hipGraphRetainUserObject(hip_graph graph,
+					   hip_user_object object,
+					   unsigned refs, unsigned flags)
+{
+	CALL;
+	if (flags > 1)
+		return note(DRIVER_INVALID_VALUE);
+	return note(graph_keep((struct graph *)graph,
+			       (struct graph_object *)object, refs, flags));
+}
+
+EXPORT hip_result hipUserObjectCreate(hip_user_object *object, void *ptr,
+				      hip_host_fn destroy, unsigned refs,
+				      unsigned flags)
+{
+	CALL;
+	if (flags != 1)
+		return note(DRIVER_INVALID_VALUE);
+	return note(graph_object_create((struct graph_object **)object, ptr,
+					destroy, refs));
+}
+
+EXPORT hip_result hipUserObjectRelease(hip_user_object object, unsigned refs)
+{
+	return note(graph_object_release((struct graph_object *)object, refs));
 }
 
 #define BLOCK_BYTES (2 << 20)
