@@ -50,6 +50,9 @@ ROW(ENCRYPT, CHOICE("off", "off", "sign", "on"), PROTECTS,
     "data over tcp: in clear; authenticated, so that nobody on the way can "
     "change it; or encrypted as well. With sign or on, no transport leaves the "
     "machine without that")
+ROW(GRAPH, CHOICE("auto", "auto", "off"), 0,
+    "accept calls on streams that are being captured into graphs of CUDA or "
+    "HIP; off: refuse them")
 ROW(HOSTID, STRING(""), NCCL,
     "name of this node; ranks of equal names share memory; unset: host name "
     "and boot")

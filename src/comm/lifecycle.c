@@ -22,6 +22,7 @@
 #include "src/core/wait.h"
 #include "src/links/topology.h"
 #include "src/stream/driver.h"
+#include "src/stream/graph.h"
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
@@ -569,6 +570,7 @@ static dicomm_result_t destroy_now(void *arg)
 		finalize_now(comm);
 	}
 	fault_wait(comm);
+	graph_close(comm);
 	comm_free(comm);
 	return DICOMM_SUCCESS;
 }
@@ -635,6 +637,7 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 	if (starting && atomic_load(&comm->state) != COMM_STARTING)
 		fault_tell_abort(comm);
 	fault_wait(comm);
+	graph_abort(comm);
 	return DICOMM_SUCCESS;
 }
 
@@ -646,6 +649,7 @@ dicomm_result_t dicomm_comm_set_timeout(dicomm_comm_t comm, int timeout_ms)
 			    "comm_set_timeout: timeout_ms %d: negative",
 			    timeout_ms);
 	atomic_store(&comm->timeout_ms, timeout_ms);
+	graph_set_timeout(comm, timeout_ms);
 	return DICOMM_SUCCESS;
 }
 

@@ -266,6 +266,7 @@ struct dicomm_comm {
 	const struct comm_service *service; /* NULL: none */
 	uint64_t service_moves;  /* how often its poll() has moved something */
 	struct windows *windows; /* of src/window; or NULL */
+	struct comm_graphs *graphs; /* of src/stream; or NULL */
 	/* There is a service. The control thread answers ASK_SIGNALS with
 	 * it. */
 	_Atomic bool takes_signals;

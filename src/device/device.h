@@ -238,6 +238,8 @@ struct stream_fence {
 	struct accel_event *event;
 	struct accel_stream_wait *stream_wait;
 	bool blocked, reached;
+	/* Instead of the stream wait, for one that was not taken; or NULL */
+	void (*let_go)(struct stream_fence *t);
 	struct stream_fence *next;
 };
 

@@ -266,6 +266,10 @@ dicomm_result_t stream_fence_query(struct stream_fence *t)
 
 void stream_fence_release(struct stream_fence *t)
 {
+	if (t->let_go) {
+		t->let_go(t);
+		return;
+	}
 	if (t->blocked)
 		t->of->work->stream_wait_release(t->stream_wait);
 	put(t);

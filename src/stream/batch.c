@@ -11,6 +11,7 @@
 #include "src/core/fault.h"
 #include "src/core/share.h"
 #include "src/engine/prepare.h"
+#include "src/stream/graph.h"
 #include "src/stream/request.h"
 
 /* In nanoseconds; longer than anything takes that the library queues on
@@ -305,6 +306,7 @@ void batch_end_item(struct batch *w, struct item *item)
 void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 {
 	struct dicomm_request *r, *next;
+	struct graph_call *graph = w->items[0].graph;
 	dicomm_result_t status = w->status;
 	char *text = w->text;
 
@@ -350,6 +352,8 @@ void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 		callbacks_complete(r, status, text ? text : "");
 	}
 	free(text);
+	if (graph)
+		graph_ended(graph);
 }
 
 bool batch_look_at_fences(struct batch *w)

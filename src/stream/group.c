@@ -10,6 +10,7 @@
 #include "src/base/thread.h"
 #include "src/device/neighbour.h"
 #include "src/device/user_buffer.h"
+#include "src/stream/graph.h"
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 
@@ -174,6 +175,33 @@ static dicomm_result_t take_fences(struct item *items, size_t n,
 	return status;
 }
 
+/* Capture the calls if their streams are captured. The calls may be those of
+ * the group, and making the communicators that they need is a group, too. */
+static dicomm_result_t capture(struct item *items, size_t n,
+			       const struct local_work *before, bool *does)
+{
+	struct group *g = own_group();
+	struct item *kept = g->items;
+	size_t kept_n = g->n, room = g->room;
+	dicomm_result_t status = graph_captures(items, n, before, does);
+
+	if (status == DICOMM_SUCCESS && !*does)
+		return DICOMM_SUCCESS;
+	if (status != DICOMM_SUCCESS) {
+		for (size_t i = 0; i < n; i++)
+			free(items[i].counts);
+		return status;
+	}
+	g->items = NULL;
+	g->n = g->room = 0;
+	g->before = NULL;
+	status = graph_capture(items, n);
+	g->items = kept;
+	g->n = kept_n;
+	g->room = room;
+	return status;
+}
+
 /* Queue calls for the driver. Waits for them if one is a blocking call of a
  * host rank. */
 static dicomm_result_t submit(struct item *items, size_t n,
@@ -182,8 +210,11 @@ static dicomm_result_t submit(struct item *items, size_t n,
 	CANCEL_HELD();
 	struct stream_fence *fences;
 	dicomm_result_t status;
-	bool wait = false;
+	bool wait = false, captured;
 
+	TRY(capture(items, n, before, &captured));
+	if (captured)
+		return DICOMM_SUCCESS;
 	for (size_t i = 0; i < n; i++)
 		wait |= !items[i].stream && !items[i].comm->dev;
 	status = take_fences(items, n, &fences);
