@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls that are captured into graphs of mocked CUDA and HIP, and replayed. */
+#include <check.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/cast.h"
+#include "tests/support/runner.h"
+
+#define REPLAYS 1000
+
+enum { GLOBAL, THREAD_LOCAL, RELAXED };
+
+/* The driver's functions for graphs, which CUDA and HIP call alike */
+static struct {
+	int (*begin)(void *stream, int mode);
+	int (*end)(void *stream, void **graph);
+	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+	int (*update_cuda)(void *exec, void *graph, void *result);
+	int (*update_hip)(void *exec, void *graph, void **node, int *result);
+	int (*launch)(void *exec, void *stream);
+	int (*exec_destroy)(void *exec);
+	int (*destroy)(void *graph);
+	int (*event_create)(void **event, unsigned flags);
+	int (*event_record)(void *event, void *stream);
+	int (*event_wait)(void *stream, void *event, unsigned flags);
+	int (*event_destroy)(void *event);
+	int (*event_query)(void *event);
+	int (*retain)(void **context, int device);
+	int (*push)(void *context);
+	int (*pop)(void **context);
+	int (*set)(int device);
+	unsigned event_flags;
+} api;
+
+static void *find(void *lib, const char *cuda, const char *hip, bool is_cuda)
+{
+	const char *name = is_cuda ? cuda : hip;
+	void *at = *name ? dlsym(lib, name) : NULL;
+
+	JOB_CHECK(at || !*name, "the driver has no %s", name);
+	return at;
+}
+
+/* The calling thread uses the device, as a program does. */
+static void use(const struct gadget *g)
+{
+	bool cuda = !strncmp(g->name, "cuda", 4);
+	void *lib = dlopen(cuda ? "libcuda.so.1" : "libamdhip64.so.7",
+			   RTLD_NOW | RTLD_NOLOAD);
+	static void *contexts[2];
+	static bool pushed;
+	void *last;
+
+	if (!lib && !cuda)
+		lib = dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_NOLOAD);
+	JOB_CHECK(lib, "the driver of %s is not loaded", g->name);
+#define FIND(member, c, h) *(void **)&api.member = find(lib, c, h, cuda)
+	FIND(begin, "cuStreamBeginCapture_v2", "hipStreamBeginCapture");
+	FIND(end, "cuStreamEndCapture", "hipStreamEndCapture");
+	FIND(instantiate, "cuGraphInstantiateWithFlags",
+	     "hipGraphInstantiateWithFlags");
+	FIND(update_cuda, "cuGraphExecUpdate_v2", "");
+	FIND(update_hip, "", "hipGraphExecUpdate");
+	FIND(launch, "cuGraphLaunch", "hipGraphLaunch");
+	FIND(exec_destroy, "cuGraphExecDestroy", "hipGraphExecDestroy");
+	FIND(destroy, "cuGraphDestroy", "hipGraphDestroy");
+	FIND(event_create, "cuEventCreate", "hipEventCreateWithFlags");
+	FIND(event_record, "cuEventRecord", "hipEventRecord");
+	FIND(event_wait, "cuStreamWaitEvent", "hipStreamWaitEvent");
+	FIND(event_destroy, "cuEventDestroy_v2", "hipEventDestroy");
+	FIND(event_query, "cuEventQuery", "hipEventQuery");
+	FIND(retain, "cuDevicePrimaryCtxRetain", "");
+	FIND(push, "cuCtxPushCurrent_v2", "");
+	FIND(pop, "cuCtxPopCurrent_v2", "");
+	FIND(set, "", "hipSetDevice");
+#undef FIND
+	api.event_flags = cuda ? 2 : 2 | 0x80000000u;
+	if (!cuda) {
+		JOB_CHECK(!api.set(g->index), "hipSetDevice");
+		return;
+	}
+	if (pushed)
+		api.pop(&last);
+	pushed = true;
+	if (!contexts[g->index])
+		JOB_CHECK(!api.retain(&contexts[g->index], g->index),
+			  "no context of %s", g->name);
+	JOB_CHECK(!api.push(contexts[g->index]), "cuCtxPushCurrent");
+}
+
+#define DRIVER(call) driver_expect((call), 0, #call)
+#define DRIVER_REFUSES(call, error) driver_expect((call), (error), #call)
+
+static void driver_expect(int got, int want, const char *call)
+{
+	JOB_CHECK(got == want, "%s: %d instead of %d", call, got, want);
+}
+
+/* ---- graphs ---- */
+
+struct recorded {
+	void *graph, *exec;
+};
+
+static void record_end(struct recorded *r, const struct gadget *g)
+{
+	DRIVER(api.end(g->native, &r->graph));
+	DRIVER(api.instantiate(&r->exec, r->graph, 0));
+}
+
+static void recorded_free(struct recorded *r)
+{
+	DRIVER(api.exec_destroy(r->exec));
+	DRIVER(api.destroy(r->graph));
+}
+
+#define COUNT 1000
+
+struct numbers {
+	int64_t *host, *in, *out;
+};
+
+static void numbers_alloc(struct numbers *n, struct gadget *g)
+{
+	n->host = gadget_host(g, COUNT * sizeof(int64_t));
+	n->in = gadget_alloc(g, COUNT * sizeof(int64_t));
+	n->out = gadget_alloc(g, COUNT * sizeof(int64_t));
+}
+
+static void numbers_free(struct numbers *n, struct gadget *g)
+{
+	gadget_wait(g);
+	gadget_host_free(g, n->host);
+	gadget_free(g, n->in);
+	gadget_free(g, n->out);
+}
+
+static void numbers_set(struct numbers *n, struct gadget *g, int64_t first)
+{
+	gadget_wait(g);
+	for (int i = 0; i < COUNT; i++)
+		n->host[i] = first + i;
+	gadget_copy(g, n->in, n->host, COUNT * sizeof(int64_t));
+}
+
+/* The sum over ranks of first + rank + i */
+static void numbers_check(struct numbers *n, struct gadget *g,
+			  const int64_t *at, int ranks, int64_t first,
+			  const char *what)
+{
+	gadget_copy(g, n->host, at, COUNT * sizeof(int64_t));
+	gadget_wait(g);
+	for (int i = 0; i < COUNT; i++) {
+		int64_t want = ranks * (first + i) + ranks * (ranks - 1) / 2;
+
+		JOB_CHECK(n->host[i] == want, "%s: element %d is %ld, not %ld",
+			  what, i, (long)n->host[i], (long)want);
+	}
+}
+
+static void sum(struct job_rank *me, const struct numbers *n, void *stream)
+{
+	JOB_TRY(dicomm_allreduce(n->in, n->out, COUNT, DICOMM_INT64, DICOMM_SUM,
+				 me->comm, stream));
+}
+
+/* What PyTorch and vLLM do: some calls on another stream first, then a capture,
+ * then replays among calls that are not captured, without a wait between. */
+static void replays(struct job_rank *me, struct gadget *g)
+{
+	int mode = *(const int *)me->arg;
+	struct numbers n, eager;
+	struct recorded r;
+	struct gadget side;
+
+	use(g);
+	numbers_alloc(&n, g);
+	numbers_alloc(&eager, g);
+	gadget_open(&side, g->name);
+	for (int i = 0; i < 3; i++) {
+		numbers_set(&n, &side, i + me->rank);
+		sum(me, &n, side.native);
+		numbers_check(&n, &side, n.out, me->ranks, i, "warm-up");
+	}
+	DRIVER(api.begin(g->native, mode));
+	sum(me, &n, g->native);
+	record_end(&r, g);
+	for (int i = 0; i < REPLAYS; i++) {
+		job_doing("replay %d", i);
+		numbers_set(&n, g, i + me->rank);
+		DRIVER(api.launch(r.exec, g->native));
+		if (i % 3 == 0)
+			gadget_copy(g, eager.in, n.in, COUNT * sizeof(int64_t));
+		if (i % 3 == 0)
+			sum(me, &eager, g->native);
+		if (i % 10)
+			continue;
+		numbers_check(&n, g, n.out, me->ranks, i, "replay");
+		if (i % 3 == 0)
+			numbers_check(&eager, g, eager.out, me->ranks, i,
+				      "eager");
+	}
+	gadget_wait(g);
+	recorded_free(&r);
+	gadget_close(&side);
+	numbers_free(&n, g);
+	numbers_free(&eager, g);
+}
+
+START_TEST(a_graph_is_replayed_among_calls)
+{
+	static const char *const devices[][2] = {
+		{"cuda:0", "cuda:1"}, {"hip:0", "hip:1"}, {"cuda:0", "hip:0"}};
+	int mode = _i;
+
+	cast_play(&(struct cast){.device = {devices[_i][0], devices[_i][1]},
+				 .run = replays,
+				 .arg = &mode},
+		  2);
+}
+END_TEST
+
+/* ---- what a graph may have in it ---- */
+
+/* Two branches, whose calls the graph has to put in the order of their capture;
+ * the second one waits for the first by an event. */
+static void branches(struct job_rank *me, struct gadget *g, struct numbers *n,
+		     struct numbers *other, struct gadget *side,
+		     struct recorded *r)
+{
+	void *fork, *join;
+
+	DRIVER(api.event_create(&fork, api.event_flags));
+	DRIVER(api.event_create(&join, api.event_flags));
+	DRIVER(api.begin(g->native, RELAXED));
+	DRIVER(api.event_record(fork, g->native));
+	DRIVER(api.event_wait(side->native, fork, 0));
+	sum(me, n, g->native);
+	sum(me, other, side->native);
+	DRIVER(api.event_record(join, side->native));
+	DRIVER(api.event_wait(g->native, join, 0));
+	DRIVER_REFUSES(api.event_query(join), 907);
+	record_end(r, g);
+	DRIVER(api.event_destroy(fork));
+	DRIVER(api.event_destroy(join));
+}
+
+/* A group of messages, and what all ranks have */
+static void exchange(struct job_rank *me, struct gadget *g, struct numbers *n,
+		     int64_t *all, struct recorded *r)
+{
+	int next = (me->rank + 1) % me->ranks;
+	int last = (me->rank + me->ranks - 1) % me->ranks;
+
+	DRIVER(api.begin(g->native, THREAD_LOCAL));
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_send(n->in, COUNT, DICOMM_INT64, next, me->comm,
+			    g->native));
+	JOB_TRY(dicomm_recv(n->out, COUNT, DICOMM_INT64, last, me->comm,
+			    g->native));
+	JOB_TRY(dicomm_group_end());
+	JOB_TRY(dicomm_allgather(n->out, all, COUNT, DICOMM_INT64, me->comm,
+				 g->native));
+	record_end(r, g);
+}
+
+static void check_exchange(struct job_rank *me, struct gadget *g,
+			   struct numbers *n, const int64_t *all, int first)
+{
+	for (int r = 0; r < me->ranks; r++) {
+		int last = (r + me->ranks - 1) % me->ranks;
+
+		gadget_copy(g, n->host, all + (size_t)r * COUNT,
+			    COUNT * sizeof(int64_t));
+		gadget_wait(g);
+		for (int i = 0; i < COUNT; i++)
+			JOB_CHECK(n->host[i] == first + last + i,
+				  "block %d, element %d: %ld", r, i,
+				  (long)n->host[i]);
+	}
+}
+
+/* Two graphs share a communicator. */
+static void shared(struct job_rank *me, struct gadget *g)
+{
+	struct recorded a, b;
+	struct numbers n, m, other;
+	struct gadget side;
+	int64_t *all;
+
+	use(g);
+	numbers_alloc(&n, g);
+	numbers_alloc(&m, g);
+	numbers_alloc(&other, g);
+	all = gadget_alloc(g, (size_t)me->ranks * COUNT * sizeof(*all));
+	gadget_open(&side, g->name);
+	branches(me, g, &n, &other, &side, &a);
+	exchange(me, g, &m, all, &b);
+	for (int i = 0; i < 50; i++) {
+		job_doing("round %d", i);
+		numbers_set(&n, g, i + me->rank);
+		numbers_set(&other, g, 2 * i + me->rank);
+		numbers_set(&m, g, 3 * i + me->rank);
+		DRIVER(api.launch(a.exec, g->native));
+		DRIVER(api.launch(b.exec, g->native));
+		DRIVER(api.launch(a.exec, g->native));
+		numbers_check(&n, g, n.out, me->ranks, i, "a branch");
+		numbers_check(&other, g, other.out, me->ranks, 2 * i,
+			      "the other branch");
+		check_exchange(me, g, &m, all, 3 * i);
+	}
+	recorded_free(&a);
+	recorded_free(&b);
+	gadget_close(&side);
+	numbers_free(&n, g);
+	numbers_free(&m, g);
+	numbers_free(&other, g);
+	gadget_free(g, all);
+}
+
+START_TEST(graphs_share_a_communicator)
+{
+	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
+					    _i ? "hip:1" : "cuda:1"},
+				 .run = shared},
+		  2);
+}
+END_TEST
+
+/* An executable gets the calls of another graph, and the old ones end. */
+static void updated(struct job_rank *me, struct gadget *g)
+{
+	struct numbers n, m;
+	struct recorded a, b;
+	void *node = NULL, *info[4];
+	int result = 0;
+
+	use(g);
+	numbers_alloc(&n, g);
+	numbers_alloc(&m, g);
+	DRIVER(api.begin(g->native, RELAXED));
+	sum(me, &n, g->native);
+	record_end(&a, g);
+	DRIVER(api.begin(g->native, RELAXED));
+	sum(me, &m, g->native);
+	record_end(&b, g);
+	numbers_set(&n, g, 5 + me->rank);
+	numbers_set(&m, g, 7 + me->rank);
+	DRIVER(api.launch(a.exec, g->native));
+	DRIVER(api.update_cuda
+		       ? api.update_cuda(a.exec, b.graph, info)
+		       : api.update_hip(a.exec, b.graph, &node, &result));
+	DRIVER(api.launch(a.exec, g->native));
+	numbers_check(&n, g, n.out, me->ranks, 5, "before the update");
+	numbers_check(&m, g, m.out, me->ranks, 7, "after it");
+	recorded_free(&a);
+	recorded_free(&b);
+	numbers_free(&n, g);
+	numbers_free(&m, g);
+}
+
+START_TEST(a_graph_is_updated)
+{
+	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
+					    _i ? "hip:1" : "cuda:1"},
+				 .run = updated},
+		  2);
+}
+END_TEST
+
+/* One thread captures for two ranks, in a group, into two graphs. */
+static void one_thread(struct job_rank *me)
+{
+	const char *const names[] = {"cuda:0", "cuda:1"};
+	struct recorded r[2];
+	struct numbers n[2];
+	struct gadget g[2];
+	dicomm_comm_t comms[2];
+
+	(void)me;
+	for (int i = 0; i < 2; i++)
+		gadget_open(&g[i], names[i]);
+	JOB_TRY(dicomm_comm_init_all(comms, 2, names));
+	for (int i = 0; i < 2; i++) {
+		numbers_alloc(&n[i], &g[i]);
+		use(&g[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		use(&g[i]);
+		DRIVER(api.begin(g[i].native, GLOBAL));
+	}
+	JOB_TRY(dicomm_group_start());
+	for (int i = 0; i < 2; i++)
+		JOB_TRY(dicomm_allreduce(n[i].in, n[i].out, COUNT, DICOMM_INT64,
+					 DICOMM_SUM, comms[i], g[i].native));
+	JOB_TRY(dicomm_group_end());
+	for (int i = 0; i < 2; i++) {
+		use(&g[i]);
+		DRIVER(api.end(g[i].native, &r[i].graph));
+	}
+	for (int i = 0; i < 2; i++) {
+		use(&g[i]);
+		DRIVER(api.instantiate(&r[i].exec, r[i].graph, 0));
+	}
+	for (int k = 0; k < 10; k++) {
+		for (int i = 0; i < 2; i++)
+			numbers_set(&n[i], &g[i], k + i);
+		for (int i = 0; i < 2; i++) {
+			use(&g[i]);
+			DRIVER(api.launch(r[i].exec, g[i].native));
+		}
+		for (int i = 0; i < 2; i++)
+			numbers_check(&n[i], &g[i], n[i].out, 2, k, "replay");
+	}
+	for (int i = 0; i < 2; i++) {
+		use(&g[i]);
+		recorded_free(&r[i]);
+		JOB_TRY(dicomm_comm_destroy(comms[i]));
+	}
+	for (int i = 0; i < 2; i++) {
+		numbers_free(&n[i], &g[i]);
+		gadget_close(&g[i]);
+	}
+}
+
+START_TEST(one_thread_captures_for_two_ranks)
+{
+	job_run(&(struct job){.run = one_thread, .ranks = 1, .bare = true});
+}
+END_TEST
+
+/* ---- ends ---- */
+
+/* Captures that come to nothing leave the communicator as it was. */
+static void cancelled(struct job_rank *me, struct gadget *g)
+{
+	struct recorded r = {NULL, NULL};
+	struct numbers n;
+	void *event;
+
+	use(g);
+	numbers_alloc(&n, g);
+	DRIVER(api.event_create(&event, api.event_flags));
+	for (int i = 0; i < 3; i++) {
+		DRIVER(api.begin(g->native, GLOBAL));
+		sum(me, &n, g->native);
+		if (i == 0)
+			/* What a thread must not do during a capture */
+			DRIVER_REFUSES(api.event_query(event), 900);
+		DRIVER_REFUSES(api.end(g->native, &r.graph), i ? 0 : 901);
+		if (i)
+			DRIVER(api.destroy(r.graph));
+	}
+	DRIVER(api.event_destroy(event));
+	DRIVER(api.begin(g->native, RELAXED));
+	sum(me, &n, g->native);
+	record_end(&r, g);
+	numbers_set(&n, g, 3 + me->rank);
+	DRIVER(api.launch(r.exec, g->native));
+	numbers_check(&n, g, n.out, me->ranks, 3, "after cancelled captures");
+	recorded_free(&r);
+	numbers_free(&n, g);
+}
+
+START_TEST(cancelled_captures_do_no_harm)
+{
+	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
+					    _i ? "hip:1" : "cuda:1"},
+				 .run = cancelled},
+		  2);
+}
+END_TEST
+
+/* The communicator ends first: replays go on at once. */
+static void outlives(struct job_rank *me, struct gadget *g)
+{
+	struct recorded r;
+	struct numbers n;
+
+	use(g);
+	numbers_alloc(&n, g);
+	DRIVER(api.begin(g->native, RELAXED));
+	sum(me, &n, g->native);
+	record_end(&r, g);
+	numbers_set(&n, g, 1 + me->rank);
+	DRIVER(api.launch(r.exec, g->native));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	gadget_wait(g);
+	for (int i = 0; i < 3; i++)
+		DRIVER(api.launch(r.exec, g->native));
+	gadget_wait(g);
+	recorded_free(&r);
+	numbers_free(&n, g);
+}
+
+START_TEST(a_graph_outlives_its_communicator)
+{
+	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
+					    _i ? "hip:1" : "cuda:1"},
+				 .run = outlives},
+		  2);
+}
+END_TEST
+
+/* Only rank 0 replays, and aborts. */
+static void aborted(struct job_rank *me, struct gadget *g)
+{
+	dicomm_result_t async = DICOMM_SUCCESS;
+	struct recorded r;
+	struct numbers n;
+
+	use(g);
+	numbers_alloc(&n, g);
+	DRIVER(api.begin(g->native, RELAXED));
+	sum(me, &n, g->native);
+	record_end(&r, g);
+	numbers_set(&n, g, me->rank);
+	gadget_wait(g);
+	job_barrier();
+	if (me->rank == 0) {
+		DRIVER(api.launch(r.exec, g->native));
+		job_sleep_ms(20);
+		JOB_TRY(dicomm_comm_abort(me->comm));
+		gadget_wait(g);
+		DRIVER(api.launch(r.exec, g->native));
+		gadget_wait(g);
+	}
+	/* The other ranks hear of it. */
+	for (int i = 0; i < 5000 && async == DICOMM_SUCCESS; i++) {
+		JOB_TRY(dicomm_comm_get_async_error(me->comm, &async));
+		job_sleep_ms(1);
+	}
+	JOB_CHECK(async == (me->rank ? DICOMM_ERR_REMOTE : DICOMM_ERR_ABORTED),
+		  "%d", (int)async);
+	recorded_free(&r);
+	numbers_free(&n, g);
+}
+
+START_TEST(an_abort_ends_a_replay)
+{
+	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
+					    _i ? "hip:1" : "cuda:1"},
+				 .run = aborted},
+		  2);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static void refused(struct job_rank *me, struct gadget *g)
+{
+	const char *words = me->arg;
+	struct numbers n;
+	void *graph;
+
+	use(g);
+	numbers_alloc(&n, g);
+	DRIVER(api.begin(g->native, RELAXED));
+	JOB_REFUSED(dicomm_allreduce(n.in, n.out, COUNT, DICOMM_INT64,
+				     DICOMM_SUM, me->comm, g->native),
+		    DICOMM_ERR_UNSUPPORTED, words);
+	DRIVER(api.end(g->native, &graph));
+	DRIVER(api.destroy(graph));
+	numbers_set(&n, g, me->rank);
+	sum(me, &n, g->native);
+	numbers_check(&n, g, n.out, me->ranks, 0, "after the refusal");
+	numbers_free(&n, g);
+}
+
+START_TEST(a_variable_refuses_graphs)
+{
+	setenv("DICOMM_GRAPH", "off", 1);
+	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
+					    _i ? "hip:1" : "cuda:1"},
+				 .run = refused,
+				 .arg = "DICOMM_GRAPH=off"},
+		  2);
+	unsetenv("DICOMM_GRAPH");
+}
+END_TEST
+
+/* Either all streams of a group are captured, or none is. */
+static void mixed(struct job_rank *me, struct gadget *g)
+{
+	struct gadget side;
+	struct numbers n;
+	void *graph;
+
+	use(g);
+	numbers_alloc(&n, g);
+	gadget_open(&side, g->name);
+	DRIVER(api.begin(g->native, RELAXED));
+	JOB_TRY(dicomm_group_start());
+	sum(me, &n, g->native);
+	sum(me, &n, side.native);
+	JOB_REFUSED(dicomm_group_end(), DICOMM_ERR_UNSUPPORTED,
+		    "call 0 is on a stream that is being captured into a "
+		    "graph, and call 1 is not");
+	DRIVER(api.end(g->native, &graph));
+	DRIVER(api.destroy(graph));
+	gadget_close(&side);
+	numbers_free(&n, g);
+}
+
+START_TEST(a_group_is_captured_as_a_whole)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"}, .run = mixed},
+		  2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("graphs");
+	TCase *tcase = tcase_create("graphs");
+
+	if (!cast_has("cuda:0") || !cast_has("hip:0"))
+		return 77;
+	tcase_set_timeout(tcase, 100);
+	tcase_add_loop_test(tcase, a_graph_is_replayed_among_calls, 0, 3);
+	tcase_add_loop_test(tcase, graphs_share_a_communicator, 0, 2);
+	tcase_add_loop_test(tcase, a_graph_is_updated, 0, 2);
+	tcase_add_test(tcase, one_thread_captures_for_two_ranks);
+	tcase_add_loop_test(tcase, cancelled_captures_do_no_harm, 0, 2);
+	tcase_add_loop_test(tcase, a_graph_outlives_its_communicator, 0, 2);
+	tcase_add_loop_test(tcase, an_abort_ends_a_replay, 0, 2);
+	tcase_add_loop_test(tcase, a_variable_refuses_graphs, 0, 2);
+	tcase_add_test(tcase, a_group_is_captured_as_a_whole);
+	suite_add_tcase(suite, tcase);
+	return runner_main(suite);
+}
