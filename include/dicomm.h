@@ -52,9 +52,10 @@
  * dicomm_comm_get_async_error().
  *  - A stream of CUDA has to be of the primary context of its device, as those
  *    of CUDA's runtime are.
- *  - A stream that is being captured into a graph is refused
- *    (ERR_UNSUPPORTED). The default stream is refused while a stream that
- *    waits for it is being captured. Work queued there would spoil that graph.
+ *  - A stream of CUDA or HIP that is being captured into a graph takes calls;
+ *    see below. The default stream is refused (ERR_UNSUPPORTED) while a stream
+ *    that waits for it is being captured. Work queued there would spoil that
+ *    graph.
  *  - Calls of a driver that wait for a whole device or more (cudaFree(),
  *    cudaFreeHost(), hipFree()) may keep the driver from serving the library
  *    until they return. While an operation is under way, the call and the
@@ -70,6 +71,32 @@
  *    only by their time-out, which says so. When a device is first used, the
  *    library tries this with one stream, not with copies, and warns. More
  *    streams need more queues.
+ *
+ * Graphs. A call on a stream that is being captured does not run, but each
+ * replay of the graph runs it, with the buffers and counts that it was given.
+ * These must stay as long as the graph is replayed. All ranks have to have
+ * devices of CUDA or HIP, and to capture the same calls in the same order. The
+ * first captured call of a communicator waits for all ranks, which prepare for
+ * graphs then, and takes about as much memory as another communicator. In a
+ * graph, the calls of one communicator run in the order of their capture, also
+ * in different branches. Several graphs, and calls that are not captured, may
+ * share a communicator; graphs that share one must come to run in the same
+ * order on all ranks, one after the other, as those on one stream do. Calls
+ * that are not captured have an order of their own. Until a captured call has
+ * been replayed to its end, its graph waits for it, as a stream does.
+ *  - The graph, and what was instantiated from it, may be destroyed before or
+ *    after the communicator. After the end of the communicator, or when it is
+ *    broken, replays pass its calls without a result.
+ *  - Refused are (ERR_UNSUPPORTED): groups with a stream that is captured and
+ *    one that is not, redistributions, one-sided operations, receives with a
+ *    status, drivers before CUDA 11.3 and ROCm 5.3; and all with
+ *    DICOMM_GRAPH=off.
+ *  - A thread of the library looks for replays as long as there are graphs. On
+ *    CUDA before 11.7 and on HIP, the wait of a replay is a host function,
+ *    which holds up other host functions.
+ *  - Buffers of dicomm_comm_register() and dicomm_comm_mem_alloc() are staged
+ *    on the device in a graph, as others are.
+ *  - Graphs have run on mocks of the drivers, and on no GPU.
  *
  * Groups. Between dicomm_group_start() and dicomm_group_end() operations are
  * only collected; they start together at the end and progress together. A
@@ -161,7 +188,7 @@
  *  - dicomm_comm_init_all() takes names of devices, and dicomm_comm_device()
  *    gives one; dicomm_comm_shrink() has no flags, for it takes broken
  *    communicators as they are; dicomm_config_t has fields of its own;
- *  - operations cannot be captured into graphs;
+ *  - all ranks capture what one rank captures into a graph;
  *  - types and operators from 16 up, v-collectives, the barrier and
  *    dicomm_reduce_local() are ours.
  *    ncclCommInitRankScalable(), ncclGroupSimulateEnd() and ncclBcast() have no
