@@ -26,6 +26,23 @@ typedef CUstream cuda_stream;
 typedef CUevent cuda_event;
 typedef CUipcMemHandle cuda_ipc;
 typedef CUhostFn cuda_host_fn;
+typedef CUgraph cuda_graph;
+typedef CUgraphNode cuda_graph_node;
+typedef CUuserObject cuda_user_object;
+typedef CUstreamBatchMemOpType cuda_mem_op_type;
+typedef CUstreamBatchMemOpParams cuda_mem_op;
+typedef CUDA_BATCH_MEM_OP_NODE_PARAMS cuda_mem_node;
+typedef CUDA_HOST_NODE_PARAMS cuda_host_node;
+/* CUDA 13 gives these names to later versions, and drivers keep the old ones.
+ */
+#if CUDA_VERSION >= 13000
+#undef cuStreamUpdateCaptureDependencies
+CUresult cuStreamUpdateCaptureDependencies(CUstream, CUgraphNode *, size_t,
+					   unsigned);
+CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *,
+				   cuuint64_t *, CUgraph *,
+				   const CUgraphNode **, size_t *);
+#endif
 #include "src/accel/cuda/api.h"
 #ifdef HAVE_NVRTC
 #define RTC_TYPES
@@ -68,6 +85,8 @@ SAME_SIZE(int, CUpointer_attribute);
 SAME_SIZE(int, CUmemRangeHandleType);
 SAME_SIZE(int, CUstreamCaptureStatus);
 SAME_SIZE(int, CUstreamCaptureMode);
+SAME_SIZE(int, CUstreamBatchMemOpType);
+SAME_SIZE(uint64_t[6], CUstreamBatchMemOpParams);
 SAME_SIZE(unsigned long long, CUdeviceptr);
 SAME_SIZE(char[64], CUipcMemHandle);
 #ifdef HAVE_NVRTC
@@ -125,6 +144,9 @@ EQUAL(CUDA_HOST_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP);
 EQUAL(CUDA_HOST_READ_ONLY, CU_MEMHOSTREGISTER_READ_ONLY);
 EQUAL(CUDA_RANGE_DMA_BUF_FD, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 EQUAL(CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+EQUAL(CUDA_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+EQUAL(CUDA_MEM_OP_WAIT_VALUE, CU_STREAM_MEM_OP_WAIT_VALUE_32);
+EQUAL(CUDA_MEM_OP_WRITE_VALUE, CU_STREAM_MEM_OP_WRITE_VALUE_32);
 EQUAL(CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 
 /* Of the mock */

@@ -12,6 +12,14 @@
 #if HIP_VERSION_MAJOR < 6
 hipError_t hipStreamGetDevice(hipStream_t, hipDevice_t *);
 #endif
+#if HIP_VERSION_MAJOR * 100 + HIP_VERSION_MINOR < 503
+typedef struct hipUserObject *hipUserObject_t;
+hipError_t hipUserObjectCreate(hipUserObject_t *, void *, hipHostFn_t, unsigned,
+			       unsigned);
+hipError_t hipUserObjectRelease(hipUserObject_t, unsigned);
+hipError_t hipGraphRetainUserObject(hipGraph_t, hipUserObject_t, unsigned,
+				    unsigned);
+#endif
 #if HIP_VERSION_MAJOR < 7
 typedef int hipMemRangeHandleType;
 enum { hipMemRangeHandleTypeDmaBufFd = 1 };
@@ -43,6 +51,10 @@ typedef hipStream_t hip_stream;
 typedef hipEvent_t hip_event;
 typedef hipIpcMemHandle_t hip_ipc;
 typedef hipHostFn_t hip_host_fn;
+typedef hipGraph_t hip_graph;
+typedef hipGraphNode_t hip_graph_node;
+typedef hipUserObject_t hip_user_object;
+typedef hipHostNodeParams hip_host_node;
 typedef hipStreamCallback_t hip_callback;
 #include "src/accel/hip/api.h"
 #include "tests/mock/driver.h"
@@ -120,6 +132,7 @@ EQUAL(HIP_HOST_COHERENT, hipHostMallocCoherent);
 EQUAL(HIP_SIGNAL_MEMORY, hipMallocSignalMemory);
 EQUAL(HIP_COPY_DEFAULT, hipMemcpyDefault);
 EQUAL(HIP_CAPTURE_NONE, hipStreamCaptureStatusNone);
+EQUAL(HIP_CAPTURE_ACTIVE, hipStreamCaptureStatusActive);
 EQUAL(HIP_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed);
 EQUAL(HIP_RANGE_DMA_BUF_FD, hipMemRangeHandleTypeDmaBufFd);
 
