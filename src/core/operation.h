@@ -51,10 +51,9 @@ struct tagged_op {
 	/* It has had its first turn. Its buffer is not used before, because an
 	 * earlier operation of its stream may use the same buffer. */
 	bool begun;
-	/* looks, for operations of the driver: it is in a queue of operations
-	 * that look for messages; only the first one of the queue looks.
-	 * of_any: it looks for messages of all peers. */
-	bool looks, of_any;
+	/* A receive whose source was any; it is in the driver's queue of those
+	 * that look for messages of all peers. */
+	bool of_any;
 	struct arrival *kept; /* what a receive has got before it has begun */
 	uint32_t id;          /* number of its offer */
 	uint64_t bytes;       /* length of its message */
@@ -85,11 +84,11 @@ struct operation {
 	uint32_t looked;
 	bool started, done;
 	bool ending; /* its last event is in the stream of the device */
-	/* Neighbours in its queue. It runs when no other operation is before
-	 * it. */
-	struct operation *before, *after;
-	/* The item of the driver (src/stream); NULL: the calling thread runs
-	 * the operation. */
+	/* The tail of its queue, or NULL, and its neighbours there. It runs
+	 * when no other operation is before it; see src/engine/order.h. */
+	struct operation **queue, *before, *after;
+	/* The item of the driver (src/stream); NULL: the thread that called
+	 * runs it. */
 	void *owner;
 	/* Used by woken.c */
 	struct operation *woken_next;

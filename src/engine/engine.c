@@ -9,12 +9,11 @@
 #include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/engine/any_source.h"
+#include "src/engine/order.h"
 #include "src/engine/step.h"
 #include "src/engine/tagged.h"
-#include "src/engine/trace.h"
-#include "src/engine/woken.h"
 #include "src/engine/prepare.h"
-#include "src/links/drift.h"
+#include "src/engine/trace.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
 #include "src/core/memory.h"
@@ -158,69 +157,13 @@ void engine_release(struct operation *op)
 	op->comm->spare = op;
 }
 
-/* The tail of the queue that op belongs to */
-static struct operation **queue_of(struct operation *op)
-{
-	if (op->is_tagged)
-		return tagged_looks(op);
-	switch (op->call.coll) {
-	case COLL_SEND:
-		return &op->comm->peers[op->call.root].last_send;
-	case COLL_RECV:
-		return &op->comm->peers[op->call.root].last_recv;
-	default:
-		return &op->comm->last_collective;
-	}
-}
-
-static void enqueue(struct operation *op)
-{
-	struct operation **last = queue_of(op);
-
-	op->before = *last;
-	if (*last)
-		(*last)->after = op;
-	*last = op;
-}
-
-static void dequeue(struct operation *op)
-{
-	struct operation **last = queue_of(op);
-
-	if (op->before)
-		op->before->after = op->after;
-	if (op->after) {
-		op->after->before = op->before;
-		if (!op->before)
-			woken_add(op->after);
-	}
-	if (*last == op)
-		*last = op->before;
-	op->before = op->after = NULL;
-	op->done = true;
-}
-
-void engine_hold_place(struct operation *op)
-{
-	op->done = false;
-	op->prep->users++; /* no trim frees it */
-	enqueue(op);
-}
-
-void engine_give_place(struct operation *op)
-{
-	dequeue(op);
-	prepare_put(op->prep);
-	op->prep = NULL;
-}
-
 /* Give the operation its place in the order of its queue. */
 static dicomm_result_t number(struct operation *op)
 {
 	TRY(prepare_get(op->comm, &op->call, &op->prep));
-	op->number = engine_number(op->comm, op->prep);
+	op->number = order_number(op->comm, op->prep);
 	op->signature = prepared_signature(op->prep, op->number);
-	enqueue(op);
+	order_join(op, order_queue(op->comm, &op->call));
 	return DICOMM_SUCCESS;
 }
 
@@ -254,6 +197,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 	count_under_way(comm, 1);
 	op->call = *call;
 	op->prep = NULL;
+	op->queue = NULL;
 	op->before = op->after = op->next = NULL;
 	op->owner = NULL;
 	op->started = op->done = op->ending = false;
@@ -483,7 +427,8 @@ static void end(struct operation *op)
 	 * this rank's next call. */
 	channel_flush_all(op->comm, TELL_MS);
 	drop_buffers(op);
-	dequeue(op);
+	order_leave(op);
+	op->done = true;
 	if (op->call.status)
 		*op->call.status = (dicomm_status_t){.source = op->call.root,
 						     .count = op->call.count};
@@ -494,15 +439,14 @@ static enum schedule_result turn_tagged(struct operation *op, bool *progressed)
 	enum schedule_result r = tagged_turn(op, progressed);
 
 	if (r != SCHEDULE_DONE) {
-		if (op->owner && !op->tagged.looks)
-			enqueue(op);
-		op->tagged.looks = op->owner;
+		/* One of the driver's that look for the same is enough. */
+		if (op->owner && !op->queue)
+			order_join(op, tagged_looks(op));
 		return r;
 	}
 	channel_flush_all(op->comm, TELL_MS);
 	drop_buffers(op);
-	if (op->tagged.looks)
-		dequeue(op);
+	order_leave(op);
 	op->done = true;
 	return r;
 }
@@ -536,13 +480,6 @@ static enum schedule_result find_place(struct operation *op)
 	return SCHEDULE_DONE;
 }
 
-static void drop_tagged(struct operation *op)
-{
-	tagged_drop(op);
-	if (op->tagged.looks)
-		dequeue(op);
-}
-
 bool engine_is_parked(const struct operation *op)
 {
 	return op->before || (op->unbound && op->comm->unbound != op);
@@ -558,11 +495,10 @@ void engine_drop(struct operation *op)
 	if (op->call.own)
 		op->call.own->drop(op->call.own);
 	else if (op->is_tagged)
-		drop_tagged(op);
+		tagged_drop(op);
 	else if (op->unbound)
 		any_source_drop(op);
-	else
-		dequeue(op);
+	order_leave(op);
 	op->done = true;
 }
 

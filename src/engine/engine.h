@@ -52,38 +52,4 @@ bool engine_watch(const struct waiter *w, struct operation *op);
  * another one. Returns true if they were due. */
 bool engine_look(struct waiter *w, struct operation *op);
 
-/* While a call of the fast path lends the data path, op stands for it in the
- * queue of that call. engine_give_place() takes op out again. */
-void engine_hold_place(struct operation *op);
-void engine_give_place(struct operation *op);
-
-/* Gives the call its number, and logs it for queries of peers. */
-static inline uint64_t engine_number(struct dicomm_comm *comm,
-				     const struct prepared *prep)
-{
-	int other = prep->key.root;
-	uint64_t n;
-
-	comm->stats.operations++;
-	switch (prep->key.coll) {
-	case COLL_SEND:
-		n = ++comm->peers[other].sends;
-		call_log_add(comm->logs.send, call_pair_number(other, n),
-			     prep->log_what, prep->key.count);
-		return n;
-	case COLL_RECV:
-		n = ++comm->peers[other].recvs;
-		call_log_add(comm->logs.recv, call_pair_number(other, n),
-			     prep->log_what, prep->key.count);
-		return n;
-	case COLL_REDUCE_LOCAL:
-		return 0; /* no other rank queries it */
-	default:
-		n = ++comm->collectives;
-		call_log_add(&comm->logs.collective, n, prep->log_what,
-			     prep->log_count);
-		return n;
-	}
-}
-
 #endif

@@ -14,7 +14,8 @@
 #include "src/base/log.h"
 #include "src/message/receive.h"
 #include "src/core/wait.h"
-#include "src/engine/engine.h"
+#include "src/engine/order.h"
+#include "src/engine/prepare.h"
 #include "src/engine/step.h"
 #include "src/core/fault.h"
 #include "src/core/share.h"
@@ -59,8 +60,16 @@ static dicomm_result_t hold_place(const struct fast_steps *r)
 	op->call = fast_call(r);
 	op->prep = (struct prepared *)(uintptr_t)r->prep;
 	op->number = r->number;
-	engine_hold_place(op);
+	op->prep->users++; /* no trim frees it */
+	order_join(op, order_queue(op->comm, &op->call));
 	return DICOMM_SUCCESS;
+}
+
+static __attribute__((noinline)) void give_place(struct operation *op)
+{
+	order_leave(op);
+	prepare_put(op->prep);
+	op->prep = NULL;
 }
 
 static dicomm_result_t fast_wait(const struct fast_steps *r,
@@ -444,7 +453,7 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 {
 	struct fast_steps r = {.comm = comm,
 			       .prep = prep,
-			       .number = engine_number(comm, prep)};
+			       .number = order_number(comm, prep)};
 
 	r.signature = prepared_signature(prep, r.number);
 	if (refer)
@@ -546,7 +555,7 @@ bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 		return false;
 	*status = fast_run(comm, prep, buffers, refer);
 	if (__builtin_expect(comm->place != NULL, 0) && comm->place->prep)
-		engine_give_place(comm->place);
+		give_place(comm->place);
 	/* From here on, nobody may read the call's buffers. */
 	if (__builtin_expect(refer && *status != DICOMM_SUCCESS, 0))
 		fault_stop_transports(comm);
