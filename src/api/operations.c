@@ -13,7 +13,11 @@
 #include "src/core/host_access.h"
 #include "src/device/device.h"
 #include "src/device/neighbour.h"
+#include "src/engine/any_source.h"
 #include "src/engine/fast_path.h"
+#include "src/engine/planned.h"
+#include "src/engine/point_to_point.h"
+#include "src/engine/tagged.h"
 #include "src/stream/submit.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
@@ -179,7 +183,8 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 		size_t count, dicomm_datatype_t type, dicomm_redop_t op,
 		int root, struct dicomm_comm *comm, dicomm_stream_t stream)
 {
-	struct call call = {.coll = coll,
+	struct call call = {.kind = &planned_kind,
+			    .coll = coll,
 			    .type = type,
 			    .op = op,
 			    .root = root,
@@ -321,18 +326,27 @@ static dicomm_result_t check_tag(const char *f, const struct dicomm_comm *comm,
 		    f, tag, r, comm->members[r].device);
 }
 
-static dicomm_result_t send_checked(const char *f, const struct call *call,
-				    dicomm_comm_t comm, dicomm_stream_t stream)
+static dicomm_result_t send_checked(const char *f, const void *send,
+				    size_t count, dicomm_datatype_t type,
+				    int peer, int tag, dicomm_comm_t comm,
+				    dicomm_stream_t stream)
 {
+	struct call call = {.kind = tag ? &tagged_kind : &point_to_point_kind,
+			    .coll = COLL_SEND,
+			    .type = type,
+			    .root = peer,
+			    .count = count,
+			    .tag = tag,
+			    .send = send};
+
 	TRY(comm_check(comm, f));
-	TRY(check_type(f, call->type));
-	TRY(check_rank(f, "peer", comm, call->root));
-	TRY(check_tag(f, comm, call->root, call->tag));
+	TRY(check_type(f, type));
+	TRY(check_rank(f, "peer", comm, peer));
+	TRY(check_tag(f, comm, peer, tag));
 	TRY(stream_check(stream, comm, f));
-	TRY(check_buffer(f, "send", call->send, 1, call->count, call->type));
-	TRY(check_memory(f, comm, call->send,
-			 call->count * type_bytes(call->type), NULL, 0));
-	return group_call(comm, call, NULL, stream);
+	TRY(check_buffer(f, "send", send, 1, count, type));
+	TRY(check_memory(f, comm, send, count * type_bytes(type), NULL, 0));
+	return group_call(comm, &call, NULL, stream);
 }
 
 dicomm_result_t dicomm_send(const void *send, size_t count,
@@ -345,12 +359,7 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 				      DICOMM_SUM, peer, comm, stream, &status),
 			     1))
 		return status;
-	return comm_heard(comm, send_checked("send",
-					     &(struct call){.coll = COLL_SEND,
-							    .type = type,
-							    .root = peer,
-							    .count = count,
-							    .send = send},
+	return comm_heard(comm, send_checked("send", send, count, type, peer, 0,
 					     comm, stream));
 }
 
@@ -368,19 +377,21 @@ static dicomm_result_t check_source(const char *f, struct dicomm_comm *comm,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t recv_checked(const char *f, const struct call *call,
+static dicomm_result_t recv_checked(const char *f, struct call call,
 				    bool may_be_any, dicomm_comm_t comm,
 				    dicomm_stream_t stream)
 {
+	call.kind = call.tag ? &tagged_kind : &any_source_kind;
+	call.coll = COLL_RECV;
 	TRY(comm_check(comm, f));
-	TRY(check_type(f, call->type));
-	TRY(check_source(f, comm, call, may_be_any));
-	TRY(check_tag(f, comm, call->root, call->tag));
+	TRY(check_type(f, call.type));
+	TRY(check_source(f, comm, &call, may_be_any));
+	TRY(check_tag(f, comm, call.root, call.tag));
 	TRY(stream_check(stream, comm, f));
-	TRY(check_buffer(f, "recv", call->recv, 1, call->count, call->type));
-	TRY(check_memory(f, comm, NULL, 0, call->recv,
-			 call->count * type_bytes(call->type)));
-	return group_call(comm, call, NULL, stream);
+	TRY(check_buffer(f, "recv", call.recv, 1, call.count, call.type));
+	TRY(check_memory(f, comm, NULL, 0, call.recv,
+			 call.count * type_bytes(call.type)));
+	return group_call(comm, &call, NULL, stream);
 }
 
 dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
@@ -394,11 +405,10 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 			     1))
 		return status;
 	return comm_heard(comm, recv_checked("recv",
-					     &(struct call){.coll = COLL_RECV,
-							    .type = type,
-							    .root = peer,
-							    .count = count,
-							    .recv = recv},
+					     (struct call){.type = type,
+							   .root = peer,
+							   .count = count,
+							   .recv = recv},
 					     false, comm, stream));
 }
 
@@ -411,14 +421,8 @@ dicomm_result_t dicomm_send_tag(const void *send, size_t count,
 	if (!tag && repeated(COLL_SEND, send, NULL, count, type, DICOMM_SUM,
 			     peer, comm, stream, &status))
 		return status;
-	return comm_heard(comm, send_checked("send_tag",
-					     &(struct call){.coll = COLL_SEND,
-							    .type = type,
-							    .root = peer,
-							    .count = count,
-							    .tag = tag,
-							    .send = send},
-					     comm, stream));
+	return comm_heard(comm, send_checked("send_tag", send, count, type,
+					     peer, tag, comm, stream));
 }
 
 dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
@@ -436,21 +440,22 @@ dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
 		return result;
 	}
 	return comm_heard(comm, recv_checked("recv_tag",
-					     &(struct call){.coll = COLL_RECV,
-							    .type = type,
-							    .root = peer,
-							    .count = count,
-							    .tag = tag,
-							    .status = status,
-							    .recv = recv},
+					     (struct call){.type = type,
+							   .root = peer,
+							   .count = count,
+							   .tag = tag,
+							   .status = status,
+							   .recv = recv},
 					     true, comm, stream));
 }
 
 static dicomm_result_t barrier_checked(dicomm_comm_t comm,
 				       dicomm_stream_t stream)
 {
-	struct call call = {
-		.coll = COLL_BARRIER, .type = DICOMM_INT8, .root = -1};
+	struct call call = {.kind = &planned_kind,
+			    .coll = COLL_BARRIER,
+			    .type = DICOMM_INT8,
+			    .root = -1};
 
 	TRY(comm_check(comm, "barrier"));
 	TRY(stream_check(stream, comm, "barrier"));
@@ -651,7 +656,10 @@ static struct blocks list(const char *name, const void *const *at,
 
 static struct call call_of(enum coll coll, dicomm_datatype_t type, int root)
 {
-	return (struct call){.coll = coll, .type = type, .root = root};
+	return (struct call){.kind = &planned_kind,
+			     .coll = coll,
+			     .type = type,
+			     .root = root};
 }
 
 dicomm_result_t dicomm_alltoallv(const void *send, const size_t *sendcounts,

@@ -15,6 +15,8 @@
 #include "dicomm.h"
 
 struct accel_stream;
+struct operation_kind;
+struct window_call;
 
 /*
  * Work for this rank only, in the order of its operations. The call is a
@@ -27,20 +29,8 @@ struct local_work {
 			       struct accel_stream *stream);
 };
 
-/*
- * A one-sided call, which has no plan and no place among the calls of all
- * ranks. Whoever makes the struct keeps it until the call has ended.
- */
-struct own_call {
-	/* Advances the call. Returns DICOMM_AGAIN if it is not complete yet. */
-	dicomm_result_t (*turn)(struct own_call *own, bool *progressed);
-	/* Drops the call, because the communicator is broken. */
-	void (*drop)(struct own_call *own);
-	/* Returns the rank that the call waits for, or -1. */
-	int (*awaits)(const struct own_call *own);
-};
-
 struct call {
+	const struct operation_kind *kind; /* of its operation */
 	enum coll coll;
 	dicomm_datatype_t type;
 	dicomm_redop_t op; /* the operator that the user passed */
@@ -70,7 +60,8 @@ struct call {
 	const size_t *send_counts, *send_displs;
 	const size_t *recv_counts, *recv_displs;
 	const struct local_work *work; /* NULL: none; see above */
-	struct own_call *own;          /* NULL: it has a plan */
+	/* One-sided; whoever makes it keeps it until the operation ends. */
+	struct window_call *window;
 };
 
 /* Returns the elements that pass to a peer (out) or from it, in a collective

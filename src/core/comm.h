@@ -270,9 +270,9 @@ struct dicomm_comm {
 	/* There is a service. The control thread answers ASK_SIGNALS with
 	 * it. */
 	_Atomic bool takes_signals;
-	/* Receives that wait, in call order. The first one is from any source
-	 * and has no source yet. */
-	struct operation *unbound, *last_unbound;
+	/* The last of the receives that wait for their source, or behind one
+	 * that does; see src/engine/any_source.h. */
+	struct operation *last_unbound;
 	/* The rank at which the next search for a source begins. */
 	int next_source;
 	struct created_op ops[COMM_OPS];

@@ -64,7 +64,22 @@ struct tagged_op {
 	};
 };
 
+/* What becomes of a call: how its operation begins, goes on, and is given
+ * up. */
+struct operation_kind {
+	const char *name;
+	/* Gives the operation its place in the order of calls. */
+	dicomm_result_t (*post)(struct operation *op);
+	/* Gives it a turn, once or more often. SCHEDULE_DONE: it has ended. */
+	enum schedule_result (*turn)(struct operation *op, bool *progressed);
+	/* Sets f->peer, if it waits for one rank, and f->sending. */
+	void (*awaits)(const struct operation *op, struct wait_for *f);
+	/* Forgets it, as its communicator is broken. NULL: nothing to do. */
+	void (*drop)(struct operation *op);
+};
+
 struct operation {
+	const struct operation_kind *kind;
 	struct dicomm_comm *comm;
 	struct call call;
 	struct prepared *prep;
@@ -106,11 +121,6 @@ struct operation {
 	 * operation. */
 	struct waiter watch;
 	struct operation *next;
-	bool is_tagged;
-	/* A receive without a tag whose source, or whose number among the
-	 * receives from that source, is not known yet; see
-	 * src/engine/any_source.h. */
-	bool unbound;
 	struct tagged_op tagged;
 };
 

@@ -3,49 +3,28 @@
 #include "src/engine/any_source.h"
 
 #include "src/base/log.h"
-#include "src/message/channel.h"
 #include "src/core/paths.h"
-#include "src/engine/woken.h"
+#include "src/engine/order.h"
+#include "src/engine/point_to_point.h"
+#include "src/engine/step.h"
+#include "src/message/channel.h"
 
-dicomm_result_t any_source_post(struct operation *op)
+/* The source is known, so it gets its place among those of its peer. */
+static dicomm_result_t find_place(struct operation *op)
+{
+	op->kind = &point_to_point_kind;
+	return op->kind->post(op);
+}
+
+static dicomm_result_t post(struct operation *op)
 {
 	struct dicomm_comm *comm = op->comm;
 
-	if (comm->unbound)
-		comm->last_unbound->tagged.next = op;
-	else
-		comm->unbound = op;
-	comm->last_unbound = op;
-	op->tagged.next = NULL;
-	op->unbound = true;
+	if (op->call.root >= 0 && !comm->last_unbound)
+		return find_place(op);
 	op->number = 0;
+	order_join(op, &comm->last_unbound);
 	return DICOMM_SUCCESS;
-}
-
-/* The first one leaves the list; the next one may look. */
-static void leave_first(struct dicomm_comm *comm)
-{
-	comm->unbound = comm->unbound->tagged.next;
-	if (comm->unbound)
-		woken_add(comm->unbound);
-}
-
-void any_source_drop(struct operation *op)
-{
-	struct dicomm_comm *comm = op->comm;
-	struct operation *at = comm->unbound, *before = NULL;
-
-	while (at && at != op) {
-		before = at;
-		at = at->tagged.next;
-	}
-	if (at && before)
-		before->tagged.next = op->tagged.next;
-	else if (at)
-		leave_first(comm);
-	if (at && comm->last_unbound == op)
-		comm->last_unbound = before;
-	op->unbound = false;
 }
 
 /* Is the next message of that rank there, and no other receive's? */
@@ -64,13 +43,11 @@ static dicomm_result_t look_at(struct dicomm_comm *comm, int rank)
 							      : DICOMM_AGAIN;
 }
 
-dicomm_result_t any_source_look(struct operation *op)
+static dicomm_result_t find_source(struct operation *op)
 {
 	struct dicomm_comm *comm = op->comm;
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (comm->unbound != op)
-		return DICOMM_AGAIN;
 	/* Begin after the last source, so that none is left out for long. */
 	for (int i = 0; i < comm->ranks && op->call.root < 0; i++) {
 		int rank = (comm->next_source + i) % comm->ranks;
@@ -84,6 +61,29 @@ dicomm_result_t any_source_look(struct operation *op)
 	if (op->call.root < 0)
 		return DICOMM_AGAIN;
 	comm->next_source = op->call.root + 1;
-	leave_first(comm);
-	return DICOMM_SUCCESS;
+	order_leave(op);
+	return find_place(op);
 }
+
+static enum schedule_result turn(struct operation *op, bool *progressed)
+{
+	dicomm_result_t status;
+
+	if (op->before)
+		return SCHEDULE_AGAIN;
+	status = find_source(op);
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	if (status != DICOMM_SUCCESS)
+		return step_fail(op, status, op->call.root);
+	*progressed = true;
+	return op->kind->turn(op, progressed);
+}
+
+static void awaits(const struct operation *op, struct wait_for *f)
+{
+	f->peer = op->call.root;
+}
+
+const struct operation_kind any_source_kind = {
+	.name = "any-source", .post = post, .turn = turn, .awaits = awaits};

@@ -24,10 +24,12 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 /* Gives one operation a turn. Returns SCHEDULE_AGAIN if it has not ended. A
  * failure breaks the communicator. */
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
-/* Returns true if the operation cannot make progress before another one has
- * ended or has found its message. When that happens, woken_add() is called for
- * it. */
-bool engine_is_parked(const struct operation *op);
+/* Returns true if the operation cannot move before others have ended or moved.
+ * When they have, it is added to those of woken.h. */
+static inline bool engine_is_parked(const struct operation *op)
+{
+	return op->before;
+}
 /* Gives up an operation of a broken communicator. */
 void engine_drop(struct operation *op);
 /* Runs operations until all have ended or their communicators have broken, and

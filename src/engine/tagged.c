@@ -11,6 +11,7 @@
 #include "src/core/memory.h"
 #include "src/core/paths.h"
 #include "src/engine/matching.h"
+#include "src/engine/order.h"
 #include "src/engine/step.h"
 #include "src/engine/woken.h"
 #include "src/message/headed.h"
@@ -643,7 +644,7 @@ static void forget_kept(struct operation *op)
 	op->tagged.kept = NULL;
 }
 
-dicomm_result_t tagged_post(struct operation *op)
+static dicomm_result_t post(struct operation *op)
 {
 	dicomm_result_t status;
 
@@ -685,14 +686,6 @@ static dicomm_result_t start(struct operation *op)
 	return status;
 }
 
-struct operation **tagged_looks(const struct operation *op)
-{
-	struct tagged *t = op->comm->tagged;
-
-	return op->tagged.of_any ? &t->last_look
-				 : &t->partners[op->call.root].last_look;
-}
-
 /* Look at all ranks that may send. */
 static dicomm_result_t progress_all(struct dicomm_comm *comm, bool *progressed)
 {
@@ -702,7 +695,7 @@ static dicomm_result_t progress_all(struct dicomm_comm *comm, bool *progressed)
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t turn(struct operation *op, bool *progressed)
+static dicomm_result_t progress_one(struct operation *op, bool *progressed)
 {
 	struct dicomm_comm *comm = op->comm;
 
@@ -717,20 +710,40 @@ static dicomm_result_t turn(struct operation *op, bool *progressed)
 		       : progress(comm, op->call.root, progressed);
 }
 
-enum schedule_result tagged_turn(struct operation *op, bool *progressed)
+/* The tail of the queue of the driver's operations that look for the same
+ * messages: one that does is enough. */
+static struct operation **queue_of(const struct operation *op)
+{
+	struct tagged *t = op->comm->tagged;
+
+	return op->tagged.of_any ? &t->last_look
+				 : &t->partners[op->call.root].last_look;
+}
+
+static enum schedule_result turn(struct operation *op, bool *progressed)
 {
 	struct tagged *t = op->comm->tagged;
 	dicomm_result_t status;
 
 	t->turning = op;
-	status = turn(op, progressed);
+	status = progress_one(op, progressed);
 	t->turning = NULL;
-	if (status != DICOMM_SUCCESS)
-		return step_fail(op, status, op->call.root);
-	return op->tagged.state == TAGGED_DONE ? SCHEDULE_DONE : SCHEDULE_AGAIN;
+	if (op->tagged.state == TAGGED_DONE && status == DICOMM_SUCCESS)
+		return SCHEDULE_DONE;
+	if (op->owner && !op->queue)
+		order_join(op, queue_of(op));
+	return status == DICOMM_SUCCESS
+		       ? SCHEDULE_AGAIN
+		       : step_fail(op, status, op->call.root);
 }
 
-void tagged_drop(struct operation *op)
+static void awaits(const struct operation *op, struct wait_for *f)
+{
+	f->peer = op->call.root;
+	f->sending = op->call.coll == COLL_SEND;
+}
+
+static void drop(struct operation *op)
 {
 	struct tagged *t = op->comm->tagged;
 	struct partner *p;
@@ -752,6 +765,12 @@ void tagged_drop(struct operation *op)
 	op_list_remove(&p->coming, op);
 	op_list_remove(&p->read, op);
 }
+
+const struct operation_kind tagged_kind = {.name = "tagged",
+					   .post = post,
+					   .turn = turn,
+					   .awaits = awaits,
+					   .drop = drop};
 
 static void release(struct arrival *a)
 {

@@ -30,16 +30,9 @@
 /* Most bytes of unexpected messages from one rank. */
 #define TAGGED_LENT (UINT64_C(1) << 20)
 
-/* Begins the operation: a send, or a receive whose message may be there
- * already. */
-dicomm_result_t tagged_post(struct operation *op);
-/* The first turn begins it: until then, its buffer is not used. */
-enum schedule_result tagged_turn(struct operation *op, bool *progressed);
-/* Returns the tail of the queue of operations that look for the same messages.
- * It is enough if one of them looks. */
-struct operation **tagged_looks(const struct operation *op);
-/* Forgets an operation of a broken communicator. */
-void tagged_drop(struct operation *op);
+/* The first turn begins an operation: until then, its buffer is not used. */
+extern const struct operation_kind tagged_kind;
+
 void tagged_free(struct dicomm_comm *comm);
 
 #endif

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/fault.h"
+#include "src/engine/planned.h"
 #include "src/redistribute/redistribute.h"
 #include "src/stream/submit.h"
 
@@ -234,7 +235,8 @@ static dicomm_result_t submit_interval(struct dicomm_comm *comm,
 				       const struct local_work *work,
 				       dicomm_stream_t stream)
 {
-	struct call call = {.coll = COLL_REDUCE_LOCAL,
+	struct call call = {.kind = &planned_kind,
+			    .coll = COLL_REDUCE_LOCAL,
 			    .type = DICOMM_INT8,
 			    .op = DICOMM_SUM,
 			    .root = -1,

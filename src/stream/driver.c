@@ -494,7 +494,7 @@ static bool is_short(const struct batch *w)
 	for (size_t i = 0; i < w->nitems; i++) {
 		const struct call *call = &w->items[i].call;
 
-		if (call->own || w->items[i].counts)
+		if (call->window || w->items[i].counts)
 			return false;
 		bytes += call->coll == COLL_BARRIER
 				 ? 1

@@ -7,6 +7,7 @@
 #include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/device/device.h"
+#include "src/engine/step.h"
 #include "src/window/window.h"
 
 /* Long messages are offered, and may be read from, or into, where they are. */
@@ -103,19 +104,17 @@ static dicomm_result_t turn_wait(struct window_call *c, bool *moved)
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t window_call_turn(struct own_call *own, bool *moved)
+dicomm_result_t window_call_turn(struct window_call *c, bool *moved)
 {
-	struct window_call *c = (struct window_call *)own;
-
 	TRY(windows_begin(c->comm));
 	TRY(windows_look_at_device(c->comm, moved));
 	return c->coll == COLL_WAIT_SIGNAL ? turn_wait(c, moved)
 					   : turn_transfer(c, moved);
 }
 
-void window_call_drop(struct own_call *own)
+void window_call_drop(struct window_call *c)
 {
-	struct window_call *c = (struct window_call *)own, **at;
+	struct window_call **at;
 	struct partner *to;
 
 	comm_mem_deregister(c->comm, &c->handles);
@@ -132,10 +131,9 @@ void window_call_drop(struct own_call *own)
 		to->in.left = 0;
 }
 
-int window_call_awaits(const struct own_call *own)
+/* The rank that it waits for, or -1 */
+static int awaits(const struct window_call *c)
 {
-	const struct window_call *c = (const struct window_call *)own;
-
 	if (c->coll != COLL_WAIT_SIGNAL)
 		return c->peer;
 	for (int i = 0; i < c->n; i++)
@@ -143,6 +141,45 @@ int window_call_awaits(const struct own_call *own)
 			return c->wants[i].peer;
 	return -1;
 }
+
+/* ---- operations ---- */
+
+/* It waits for no other operation. */
+static dicomm_result_t post_operation(struct operation *op)
+{
+	op->number = ++op->comm->stats.operations;
+	return DICOMM_SUCCESS;
+}
+
+static enum schedule_result turn_operation(struct operation *op, bool *moved)
+{
+	dicomm_result_t status = window_call_turn(op->call.window, moved);
+
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	return status == DICOMM_SUCCESS
+		       ? SCHEDULE_DONE
+		       : step_fail(op, status, awaits(op->call.window));
+}
+
+static void operation_awaits(const struct operation *op, struct wait_for *f)
+{
+	f->peer = awaits(op->call.window);
+	f->sending = op->call.coll != COLL_WAIT_SIGNAL;
+}
+
+static void drop_operation(struct operation *op)
+{
+	window_call_drop(op->call.window);
+}
+
+const struct operation_kind one_sided_kind = {.name = "one-sided",
+					      .post = post_operation,
+					      .turn = turn_operation,
+					      .awaits = operation_awaits,
+					      .drop = drop_operation};
+
+/* ---- blocking calls ---- */
 
 /* Before the slow way of waiting */
 static bool comes_soon(const struct dicomm_comm *comm, int rank)
@@ -173,19 +210,19 @@ static dicomm_result_t run(struct window_call *c, const struct call *call)
 	for (;;) {
 		bool moved = false;
 
-		status = window_call_turn(&c->own, &moved);
+		status = window_call_turn(c, &moved);
 		if (status != DICOMM_AGAIN)
 			break;
 		if (fault_is(comm))
 			return fault_report(comm);
-		f.peer = window_call_awaits(&c->own);
+		f.peer = awaits(c);
 		if (moved)
 			wait_moved(&w);
 		else if (f.peer < 0 || f.sending || !comes_soon(comm, f.peer))
 			TRY(wait_more(&w, &f));
 	}
 	if (status != DICOMM_SUCCESS)
-		return fault_own(comm, status, window_call_awaits(&c->own));
+		return fault_own(comm, status, awaits(c));
 	return DICOMM_SUCCESS;
 }
 
@@ -301,7 +338,7 @@ dicomm_result_t window_call_run(struct window_call *c, const struct call *call)
 	/* From here on, nobody may read the call's buffer. */
 	if (status != DICOMM_SUCCESS) {
 		fault_stop_transports(comm);
-		window_call_drop(&c->own);
+		window_call_drop(c);
 	}
 	comm_leave(comm);
 	return status;

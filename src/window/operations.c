@@ -93,17 +93,15 @@ static bool is_direct(const struct dicomm_comm *comm, dicomm_stream_t stream)
 	       !atomic_load_explicit(&comm->queued, memory_order_acquire);
 }
 
-static const struct own_call way = {window_call_turn, window_call_drop,
-				    window_call_awaits};
-
 static struct call call_of(struct window_call *c, dicomm_datatype_t type,
 			   size_t count)
 {
-	return (struct call){.coll = c->coll,
+	return (struct call){.kind = &one_sided_kind,
+			     .coll = c->coll,
 			     .type = type,
 			     .root = c->peer,
 			     .count = count,
-			     .own = &c->own};
+			     .window = c};
 }
 
 static dicomm_result_t submit(const struct window_call *c,
@@ -118,7 +116,6 @@ static dicomm_result_t submit(const struct window_call *c,
 		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory",
 			    coll_name(c->coll));
 	*own = *c;
-	own->own = way;
 	if (wants) {
 		own->wants = (struct window_want *)(own + 1);
 		memcpy(own->wants, c->wants, wants);
@@ -134,7 +131,6 @@ static dicomm_result_t start(struct window_call *c, dicomm_datatype_t type,
 	struct call call;
 
 	if (is_direct(c->comm, stream)) {
-		c->own = way;
 		call = call_of(c, type, count);
 		status = window_call_run(c, &call);
 	}

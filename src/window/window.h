@@ -134,7 +134,6 @@ struct transfer {
 
 /* A one-sided call */
 struct window_call {
-	struct own_call own; /* first */
 	struct dicomm_comm *comm;
 	enum coll coll;
 	int peer;
@@ -240,13 +239,15 @@ dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,
 dicomm_result_t incoming_turn(struct dicomm_comm *comm, int rank, bool *moved);
 struct signal_count *signal_of(struct partner *from, int signal, int context);
 
-/* call.c: the functions of struct own_call. */
-dicomm_result_t window_call_turn(struct own_call *own, bool *moved);
-void window_call_drop(struct own_call *own);
-int window_call_awaits(const struct own_call *own);
-/* Waits for one kind of signal of a peer that has begun to send, and takes the
- * signals. AGAIN: the peer has not begun, or calls are queued before this one.
- * Enters the data path. */
+/* call.c: a call whose item of the driver owns its window_call. It has no plan,
+ * and no place among the calls of all ranks. */
+extern const struct operation_kind one_sided_kind;
+/* A call goes on; AGAIN: that is not its end. It is given up. */
+dicomm_result_t window_call_turn(struct window_call *c, bool *moved);
+void window_call_drop(struct window_call *c);
+/* Waits for signals of one kind, of a peer that has begun to send, and takes
+ * them. AGAIN: it has not, or other calls go first. This thread is not in the
+ * data path yet. */
 dicomm_result_t window_wait_one(struct dicomm_comm *comm,
 				const struct window_want *want);
 /* Enters the data path, and runs the call to its end in this thread. */

@@ -217,7 +217,7 @@ static struct operation *make_tag(enum coll coll, int root, int tag,
 	void *memory = make(count * sizeof(double));
 
 	op->comm = comm;
-	op->is_tagged = true;
+	op->kind = &tagged_kind;
 	op->call = (struct call){.coll = coll,
 				 .type = DICOMM_FLOAT64,
 				 .root = root,
@@ -225,7 +225,7 @@ static struct operation *make_tag(enum coll coll, int root, int tag,
 				 .count = count,
 				 .send = memory,
 				 .recv = memory};
-	if (tagged_post(op) != DICOMM_SUCCESS)
+	if (op->kind->post(op) != DICOMM_SUCCESS)
 		abort();
 	return op;
 }
@@ -358,9 +358,9 @@ bool readers_look(void)
 	bool moved = false, good = true;
 
 	for (int i = 0; i < TAGS && good; i++)
-		good = tagged_turn(tags[i], &moved) != SCHEDULE_FAILED;
+		good = tagged_kind.turn(tags[i], &moved) != SCHEDULE_FAILED;
 	if (good && !got) {
-		dicomm_result_t status = window_call_turn(&get->own, &moved);
+		dicomm_result_t status = window_call_turn(get, &moved);
 
 		got = status == DICOMM_SUCCESS;
 		good = got || status == DICOMM_AGAIN;
@@ -374,9 +374,9 @@ bool readers_look(void)
 void readers_end(void)
 {
 	if (!got)
-		window_call_drop(&get->own);
+		window_call_drop(get);
 	for (int i = 0; i < TAGS; i++)
-		tagged_drop(tags[i]);
+		tagged_kind.drop(tags[i]);
 	tagged_free(comm);
 	comm->windows->first = NULL;
 	comm->service->free(comm);

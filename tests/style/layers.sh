@@ -99,7 +99,7 @@ fi
 found=$(grep -rnE --include='*.[ch]' -e '->(put|offer|map|read|release)\(' \
 	-e 'transport->(put|offer|map|read|release)\>' src |
 	grep -vE '^src/(message/|memory/|'\
-'engine/(engine|fast_path|fast_path_build|step)\.c:|'\
+'engine/(planned|fast_path|fast_path_build|step)\.c:|'\
 'device/device_step\.c:)')
 if [ -n "$found" ]; then
 	echo "messages are put and read in src/message only:"
