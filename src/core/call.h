@@ -19,10 +19,9 @@ struct operation_kind;
 struct window_call;
 
 /*
- * Work for this rank only, in the order of its operations. The call is a
- * COLL_REDUCE_LOCAL of one int8 without buffers. On a device, run() queues the
- * work on that stream; on the host (stream NULL) it does the work. Whoever
- * makes the struct keeps it until the work has run.
+ * Work for this rank only, in the order of its operations. On a device, run()
+ * queues the work on that stream; on the host (stream NULL) it does the work.
+ * Whoever makes the struct keeps it until the work has run.
  */
 struct local_work {
 	dicomm_result_t (*run)(const struct local_work *work,
@@ -59,7 +58,7 @@ struct call {
 	 * user gave as a list of addresses are counted from the lowest one. */
 	const size_t *send_counts, *send_displs;
 	const size_t *recv_counts, *recv_displs;
-	const struct local_work *work; /* NULL: none; see above */
+	const struct local_work *work; /* of local_kind */
 	/* One-sided; whoever makes it keeps it until the operation ends. */
 	struct window_call *window;
 };

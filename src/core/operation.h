@@ -72,7 +72,8 @@ struct operation_kind {
 	dicomm_result_t (*post)(struct operation *op);
 	/* Gives it a turn, once or more often. SCHEDULE_DONE: it has ended. */
 	enum schedule_result (*turn)(struct operation *op, bool *progressed);
-	/* Sets f->peer, if it waits for one rank, and f->sending. */
+	/* Sets f->peer, if it waits for one rank, and f->sending. NULL: it
+	 * waits for none. */
 	void (*awaits)(const struct operation *op, struct wait_for *f);
 	/* Forgets it, as its communicator is broken. NULL: nothing to do. */
 	void (*drop)(struct operation *op);

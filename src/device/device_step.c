@@ -130,13 +130,9 @@ static dicomm_result_t queue_local(struct operation *op,
 {
 	const struct prepared *prep = op->prep;
 	struct device *dev = op->comm->dev;
-	struct piece dst, a;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece a = step_locate(op, &step->a, k);
 
-	if (op->call.work)
-		return queued(dev,
-			      op->call.work->run(op->call.work, dev->stream));
-	dst = step_locate(op, &step->dst, k);
-	a = step_locate(op, &step->a, k);
 	if (!dst.n)
 		return DICOMM_SUCCESS;
 	switch (step->kind) {
@@ -167,6 +163,12 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 	(void)s;
 	return status == DICOMM_SUCCESS ? SCHEDULE_DONE
 					: step_fail(op, status, -1);
+}
+
+static dicomm_result_t do_work(struct dicomm_comm *comm,
+			       const struct local_work *work)
+{
+	return queued(comm->dev, work->run(work, comm->dev->stream));
 }
 
 /* ---- sends ---- */
@@ -570,6 +572,7 @@ const struct step_ops device_ops = {.local = do_local,
 				    .recv = recv_message,
 				    .sent = sent,
 				    .received = received,
+				    .work = do_work,
 				    .progress = device_progress,
 				    .end = device_end,
 				    .quiesce = device_quiesce};

@@ -28,7 +28,8 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 	f->call = &op->call;
 	f->number = op->number;
 	f->peer = -1;
-	op->kind->awaits(op, f);
+	if (op->kind->awaits)
+		op->kind->awaits(op, f);
 }
 
 static bool wait_for(struct waiter *w, struct operation *op, bool alone,

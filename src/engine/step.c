@@ -510,17 +510,9 @@ static enum schedule_result
 do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 {
 	const struct prepared *prep = op->prep;
-	struct piece dst, a;
+	struct piece dst = step_locate(op, &step->dst, k);
+	struct piece a = step_locate(op, &step->a, k);
 
-	if (op->call.work) {
-		dicomm_result_t status =
-			op->call.work->run(op->call.work, NULL);
-
-		return status == DICOMM_SUCCESS ? SCHEDULE_DONE
-						: step_fail(op, status, -1);
-	}
-	dst = step_locate(op, &step->dst, k);
-	a = step_locate(op, &step->a, k);
 	if (!dst.n)
 		return SCHEDULE_DONE;
 	switch (step->kind) {

@@ -76,6 +76,9 @@ struct step_ops {
 	enum schedule_result (*received)(struct operation *op,
 					 const struct step *step, uint32_t s,
 					 uint64_t k, uint64_t seq);
+	/* Queues work that is no step. */
+	dicomm_result_t (*work)(struct dicomm_comm *comm,
+				const struct local_work *work);
 	/* Checks how far the device's stream has come. */
 	dicomm_result_t (*progress)(struct dicomm_comm *comm, bool *moved);
 	/* Called when all steps of the operation are done or queued. Tells

@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/fault.h"
-#include "src/engine/planned.h"
+#include "src/engine/local.h"
 #include "src/redistribute/redistribute.h"
 #include "src/stream/submit.h"
 
@@ -235,12 +235,9 @@ static dicomm_result_t submit_interval(struct dicomm_comm *comm,
 				       const struct local_work *work,
 				       dicomm_stream_t stream)
 {
-	struct call call = {.kind = &planned_kind,
+	struct call call = {.kind = &local_kind,
 			    .coll = COLL_REDUCE_LOCAL,
-			    .type = DICOMM_INT8,
-			    .op = DICOMM_SUM,
 			    .root = -1,
-			    .count = 1,
 			    .work = work};
 
 	return work ? group_call(comm, &call, NULL, stream) : DICOMM_SUCCESS;
