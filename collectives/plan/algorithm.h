@@ -28,16 +28,6 @@ enum coll {
 	COLL_GATHERV,
 	COLL_SCATTERV,
 	COLL_BARRIER,
-	/* The following are single steps. There are no algorithms for them. */
-	COLL_SEND,
-	COLL_RECV,
-	/* Involves no other rank. */
-	COLL_REDUCE_LOCAL,
-	/* One-sided: they have no plan. */
-	COLL_PUT_SIGNAL,
-	COLL_SIGNAL,
-	COLL_WAIT_SIGNAL,
-	COLL_GET,
 	COLL_KINDS
 };
 

@@ -22,13 +22,6 @@ static const struct {
 	[COLL_GATHERV] = {"gatherv", false, true},
 	[COLL_SCATTERV] = {"scatterv", false, true},
 	[COLL_BARRIER] = {"barrier", false, false},
-	[COLL_SEND] = {"send", false, false},
-	[COLL_RECV] = {"recv", false, false},
-	[COLL_REDUCE_LOCAL] = {"reduce_local", true, false},
-	[COLL_PUT_SIGNAL] = {"put_signal", false, false},
-	[COLL_SIGNAL] = {"signal", false, false},
-	[COLL_WAIT_SIGNAL] = {"wait_signal", false, false},
-	[COLL_GET] = {"get", false, false},
 };
 
 const char *coll_name(enum coll coll)
@@ -119,21 +112,10 @@ void coll_layout(enum coll coll, int rank, int ranks, int root,
 		*send_blocks = is_root ? n : 0;
 		break;
 	case COLL_BARRIER:
-	case COLL_SIGNAL:
-	case COLL_WAIT_SIGNAL:
 		*send_blocks = 0;
 		*recv_blocks = 0;
-		break;
-	case COLL_SEND:
-	case COLL_PUT_SIGNAL:
-		*recv_blocks = 0;
-		break;
-	case COLL_RECV:
-	case COLL_GET:
-		*send_blocks = 0;
 		break;
 	case COLL_ALLREDUCE:
-	case COLL_REDUCE_LOCAL:
 	case COLL_KINDS:
 		break;
 	}

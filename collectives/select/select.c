@@ -56,7 +56,7 @@ static dicomm_result_t no_collective(const char *name)
 	char names[256] = "";
 	struct text t = {names, sizeof(names)};
 
-	for (int c = 0; c < COLL_SEND; c++)
+	for (int c = 0; c < COLL_KINDS; c++)
 		put(&t, "%s%s", c > 0 ? ", " : "", coll_name((enum coll)c));
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "DICOMM_ALGO: %s is no collective; there are %s", name,
@@ -113,7 +113,7 @@ static dicomm_result_t override_one(struct select_table *t, char *clause)
 			    clause);
 	*list++ = '\0';
 	coll = coll_from_name(trimmed(clause));
-	if (coll >= COLL_SEND)
+	if (coll >= COLL_KINDS)
 		return no_collective(trimmed(clause));
 	list = trimmed(list);
 	if (*list == '^') {

@@ -45,7 +45,7 @@ static dicomm_result_t check_op(const char *f, struct dicomm_comm *comm,
 				dicomm_datatype_t type, dicomm_redop_t op,
 				struct call *call)
 {
-	bool local = call->coll == COLL_REDUCE_LOCAL;
+	bool local = call->function == CALL_REDUCE_LOCAL;
 	uint64_t lacks = local ? comm->members[comm->rank].lacks : comm->lacks;
 	const struct created_op *c;
 
@@ -153,7 +153,7 @@ static dicomm_result_t check_apart(const char *f, const void *send,
 /* Run a repeated blocking call with few checks; see prepared_quick(). False:
  * nothing has happened, take the slow path. */
 static inline __attribute__((always_inline)) bool
-repeated(enum coll coll, const void *send, void *recv, size_t count,
+repeated(unsigned function, const void *send, void *recv, size_t count,
 	 dicomm_datatype_t type, dicomm_redop_t op, int root,
 	 struct dicomm_comm *comm, dicomm_stream_t stream,
 	 dicomm_result_t *status)
@@ -169,7 +169,8 @@ repeated(enum coll coll, const void *send, void *recv, size_t count,
 		return false;
 	if (__builtin_expect(comm_enter(comm) != COMM_ENTERED, 0))
 		return false;
-	prep = prepared_quick(comm, coll, send, recv, count, type, op, root);
+	prep = prepared_quick(comm, function, send, recv, count, type, op,
+			      root);
 	done = prep &&
 	       host_access_quick(send, prep->send_bytes, recv,
 				 prep->recv_bytes) &&
@@ -179,12 +180,12 @@ repeated(enum coll coll, const void *send, void *recv, size_t count,
 }
 
 static inline dicomm_result_t
-uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
+uniform_checked(const char *f, unsigned function, const void *send, void *recv,
 		size_t count, dicomm_datatype_t type, dicomm_redop_t op,
 		int root, struct dicomm_comm *comm, dicomm_stream_t stream)
 {
 	struct call call = {.kind = &planned_kind,
-			    .coll = coll,
+			    .function = function,
 			    .type = type,
 			    .op = op,
 			    .root = root,
@@ -196,12 +197,12 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, type));
-	if (coll_reduces(coll))
+	if (call_reduces(function))
 		TRY(check_op(f, comm, type, op, &call));
-	if (coll_rooted(coll))
+	if (call_rooted(function))
 		TRY(check_rank(f, "root", comm, root));
 	TRY(stream_check(stream, comm, f));
-	coll_layout(coll, comm->rank, comm->ranks, root, &sb, &rb);
+	call_layout(function, comm->rank, comm->ranks, root, &sb, &rb);
 	send_blocks = sb;
 	recv_blocks = rb;
 	TRY(check_buffer(f, "send", send, send_blocks, count, type));
@@ -209,7 +210,7 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 	bytes = count * type_bytes(type);
 	TRY(check_apart(f, send, send_blocks * bytes, recv, recv_blocks * bytes,
 			call_in_place(&call, comm->rank, comm->ranks)));
-	if (coll == COLL_REDUCE_LOCAL)
+	if (function == CALL_REDUCE_LOCAL)
 		TRY(check_own(f, comm, send, recv, bytes));
 	else
 		TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
@@ -219,17 +220,17 @@ uniform_checked(const char *f, enum coll coll, const void *send, void *recv,
 
 /* The operations with one count. */
 static inline __attribute__((always_inline)) dicomm_result_t
-uniform(const char *f, enum coll coll, const void *send, void *recv,
+uniform(const char *f, unsigned function, const void *send, void *recv,
 	size_t count, dicomm_datatype_t type, dicomm_redop_t op, int root,
 	struct dicomm_comm *comm, dicomm_stream_t stream)
 {
 	dicomm_result_t status;
 
-	if (__builtin_expect(repeated(coll, send, recv, count, type, op, root,
-				      comm, stream, &status),
+	if (__builtin_expect(repeated(function, send, recv, count, type, op,
+				      root, comm, stream, &status),
 			     1))
 		return status;
-	return comm_heard(comm, uniform_checked(f, coll, send, recv, count,
+	return comm_heard(comm, uniform_checked(f, function, send, recv, count,
 						type, op, root, comm, stream));
 }
 
@@ -254,7 +255,7 @@ dicomm_result_t dicomm_reduce_local(const void *send, void *recv, size_t count,
 				    dicomm_datatype_t type, dicomm_redop_t op,
 				    dicomm_comm_t comm, dicomm_stream_t stream)
 {
-	return uniform("reduce_local", COLL_REDUCE_LOCAL, send, recv, count,
+	return uniform("reduce_local", CALL_REDUCE_LOCAL, send, recv, count,
 		       type, op, -1, comm, stream);
 }
 
@@ -332,7 +333,7 @@ static dicomm_result_t send_checked(const char *f, const void *send,
 				    dicomm_stream_t stream)
 {
 	struct call call = {.kind = tag ? &tagged_kind : &point_to_point_kind,
-			    .coll = COLL_SEND,
+			    .function = CALL_SEND,
 			    .type = type,
 			    .root = peer,
 			    .count = count,
@@ -355,7 +356,7 @@ dicomm_result_t dicomm_send(const void *send, size_t count,
 {
 	dicomm_result_t status;
 
-	if (__builtin_expect(repeated(COLL_SEND, send, NULL, count, type,
+	if (__builtin_expect(repeated(CALL_SEND, send, NULL, count, type,
 				      DICOMM_SUM, peer, comm, stream, &status),
 			     1))
 		return status;
@@ -382,7 +383,7 @@ static dicomm_result_t recv_checked(const char *f, struct call call,
 				    dicomm_stream_t stream)
 {
 	call.kind = call.tag ? &tagged_kind : &any_source_kind;
-	call.coll = COLL_RECV;
+	call.function = CALL_RECV;
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, call.type));
 	TRY(check_source(f, comm, &call, may_be_any));
@@ -400,7 +401,7 @@ dicomm_result_t dicomm_recv(void *recv, size_t count, dicomm_datatype_t type,
 {
 	dicomm_result_t status;
 
-	if (__builtin_expect(repeated(COLL_RECV, NULL, recv, count, type,
+	if (__builtin_expect(repeated(CALL_RECV, NULL, recv, count, type,
 				      DICOMM_SUM, peer, comm, stream, &status),
 			     1))
 		return status;
@@ -418,7 +419,7 @@ dicomm_result_t dicomm_send_tag(const void *send, size_t count,
 {
 	dicomm_result_t status;
 
-	if (!tag && repeated(COLL_SEND, send, NULL, count, type, DICOMM_SUM,
+	if (!tag && repeated(CALL_SEND, send, NULL, count, type, DICOMM_SUM,
 			     peer, comm, stream, &status))
 		return status;
 	return comm_heard(comm, send_checked("send_tag", send, count, type,
@@ -432,7 +433,7 @@ dicomm_result_t dicomm_recv_tag(void *recv, size_t count,
 {
 	dicomm_result_t result;
 
-	if (!tag && repeated(COLL_RECV, NULL, recv, count, type, DICOMM_SUM,
+	if (!tag && repeated(CALL_RECV, NULL, recv, count, type, DICOMM_SUM,
 			     peer, comm, stream, &result)) {
 		if (status && result == DICOMM_SUCCESS)
 			*status = (dicomm_status_t){.source = peer,
@@ -453,7 +454,7 @@ static dicomm_result_t barrier_checked(dicomm_comm_t comm,
 				       dicomm_stream_t stream)
 {
 	struct call call = {.kind = &planned_kind,
-			    .coll = COLL_BARRIER,
+			    .function = COLL_BARRIER,
 			    .type = DICOMM_INT8,
 			    .root = -1};
 
@@ -549,16 +550,16 @@ static dicomm_result_t place(const char *f, const struct dicomm_comm *comm,
 		call->recv_counts = received->placed_counts;
 		call->recv_displs = received->offsets;
 	}
-	if (call->coll == COLL_ALLGATHERV)
+	if (call->function == COLL_ALLGATHERV)
 		call->counts = call->recv_counts;
-	if (call->coll == COLL_REDUCE_SCATTERV)
+	if (call->function == COLL_REDUCE_SCATTERV)
 		call->counts = call->send_counts;
 	TRY(check_blocks_reach(f, comm, sent, elem));
 	TRY(check_blocks_reach(f, comm, received, elem));
 	if (sent->n && received->n)
 		TRY(check_own_block(f, comm->rank, sent, received));
 	in_place = call_in_place(call, comm->rank, comm->ranks);
-	if (in_place && call->coll == COLL_ALLTOALLV)
+	if (in_place && call->function == COLL_ALLTOALLV)
 		return blocks_check_apart(f, &none, received, elem, -1);
 	if (in_place)
 		own = sent->n > 1 ? comm->rank : 0;
@@ -595,19 +596,20 @@ static dicomm_result_t with_counts_checked(const char *f, struct call *call,
 
 	TRY(comm_check(comm, f));
 	TRY(check_type(f, call->type));
-	if (coll_reduces(call->coll))
+	if (call_reduces(call->function))
 		TRY(check_op(f, comm, call->type, call->op, call));
-	if (coll_rooted(call->coll))
+	if (call_rooted(call->function))
 		TRY(check_rank(f, "root", comm, call->root));
 	TRY(stream_check(stream, comm, f));
-	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &sb, &rb);
+	call_layout(call->function, comm->rank, comm->ranks, call->root, &sb,
+		    &rb);
 	sent->n = (int)sb;
 	received->n = (int)rb;
 	TRY(check_arrays(f, sent));
 	TRY(check_arrays(f, received));
-	if (call->coll == COLL_ALLGATHERV)
+	if (call->function == COLL_ALLGATHERV)
 		sent->counts = &received->counts[comm->rank];
-	if (call->coll == COLL_REDUCE_SCATTERV)
+	if (call->function == COLL_REDUCE_SCATTERV)
 		received->counts = &sent->counts[comm->rank];
 	return run_blocks(f, comm, call, sent, received, stream);
 }
@@ -654,10 +656,10 @@ static struct blocks list(const char *name, const void *const *at,
 			       .counts = counts};
 }
 
-static struct call call_of(enum coll coll, dicomm_datatype_t type, int root)
+static struct call call_of(unsigned function, dicomm_datatype_t type, int root)
 {
 	return (struct call){.kind = &planned_kind,
-			     .coll = coll,
+			     .function = function,
 			     .type = type,
 			     .root = root};
 }

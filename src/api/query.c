@@ -150,7 +150,7 @@ static dicomm_result_t find_collective(const char *who, const char *operation,
 				       enum coll *out)
 {
 	*out = operation ? coll_from_name(operation) : COLL_KINDS;
-	if (*out < COLL_SEND)
+	if (*out < COLL_KINDS)
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 		    "%s: operation %s: no such collective", who,

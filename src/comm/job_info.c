@@ -80,11 +80,11 @@ static void put_call(struct json_writer *j, uint64_t number, uint64_t what,
 	char text[160];
 
 	call_logged_text(what, count, text, sizeof(text));
-	json_put_string(j, "operation", coll_name(call_logged_coll(what)));
+	json_put_string(j, "operation", call_name(call_logged_function(what)));
 	json_put(j, ",");
 	json_put_string(j, "call", text);
 	json_put(j, ",\"collective\":%s",
-		 call_logged_coll(what) < COLL_SEND ? "true" : "false");
+		 call_logged_function(what) < COLL_KINDS ? "true" : "false");
 	json_put_number(j, "number", number);
 	json_put_number(j, "bytes", call_logged_bytes(what, count));
 }
@@ -113,7 +113,7 @@ static bool find_wait(struct dicomm_comm *comm, uint64_t latest,
 {
 	if (!comm_is_used(comm) || !wait_chain_read(comm, note))
 		return false;
-	return call_logged_coll(note->what) >= COLL_SEND ||
+	return call_logged_function(note->what) >= COLL_KINDS ||
 	       note->number + under_way(comm) >= latest;
 }
 

@@ -82,12 +82,12 @@ dicomm_result_t block_runs_find(const struct call *call, int rank, int ranks,
 	uint32_t sent, received, blocks;
 	struct block_run *run;
 
-	coll_layout(call->coll, rank, ranks, call->root, &sent, &received);
+	call_layout(call->function, rank, ranks, call->root, &sent, &received);
 	blocks = sends ? sent : received;
 	run = calloc(blocks, sizeof(*run));
 	if (!run)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: no memory for %u blocks",
-			    coll_name(call->coll), blocks);
+			    call_name(call->function), blocks);
 	for (uint32_t b = 0; b < blocks; b++)
 		if (counts[b])
 			run[n++] = (struct block_run){base + displs[b],

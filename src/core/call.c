@@ -8,6 +8,47 @@
 
 #include "src/base/type.h"
 
+static const char *const names[CALL_FUNCTIONS] = {
+	[CALL_SEND] = "send",
+	[CALL_RECV] = "recv",
+	[CALL_REDUCE_LOCAL] = "reduce_local",
+	[CALL_PUT_SIGNAL] = "put_signal",
+	[CALL_SIGNAL] = "signal",
+	[CALL_WAIT_SIGNAL] = "wait_signal",
+	[CALL_GET] = "get",
+	[CALL_LOCAL_WORK] = "local work",
+};
+
+const char *call_name(unsigned function)
+{
+	if (function < COLL_KINDS)
+		return coll_name((enum coll)function);
+	return function < CALL_FUNCTIONS ? names[function] : "?";
+}
+
+bool call_reduces(unsigned function)
+{
+	return function < COLL_KINDS ? coll_reduces((enum coll)function)
+				     : function == CALL_REDUCE_LOCAL;
+}
+
+bool call_rooted(unsigned function)
+{
+	return function < COLL_KINDS && coll_rooted((enum coll)function);
+}
+
+void call_layout(unsigned function, int rank, int ranks, int root,
+		 uint32_t *send_blocks, uint32_t *recv_blocks)
+{
+	if (function < COLL_KINDS) {
+		coll_layout((enum coll)function, rank, ranks, root, send_blocks,
+			    recv_blocks);
+		return;
+	}
+	*send_blocks = function == CALL_SEND || function == CALL_REDUCE_LOCAL;
+	*recv_blocks = function == CALL_RECV || function == CALL_REDUCE_LOCAL;
+}
+
 static uint64_t mix(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
@@ -18,43 +59,44 @@ uint32_t call_signature(const struct call *call, int ranks)
 {
 	uint64_t h = 0x5bd1e995;
 	/* A send and the matching receive must have the same signature. */
-	enum coll coll = call->coll == COLL_RECV ? COLL_SEND : call->coll;
+	unsigned function =
+		call->function == CALL_RECV ? CALL_SEND : call->function;
 
-	h = mix(h, (uint64_t)coll);
+	h = mix(h, (uint64_t)function);
 	h = mix(h, (uint64_t)call->type);
 	h = mix(h, call->count);
-	if (coll_reduces(call->coll))
+	if (call_reduces(call->function))
 		h = mix(h, (uint64_t)call->op >= 0x100 ? 0x100
 						       : (uint64_t)call->op);
-	if (coll_rooted(call->coll))
+	if (call_rooted(call->function))
 		h = mix(h, (uint64_t)call->root);
 	for (int r = 0; call->counts && r < ranks; r++)
 		h = mix(h, call->counts[r]);
 	return (uint32_t)(h ^ (h >> 32));
 }
 
-static void text(enum coll coll, size_t count, int type, int op, int root,
+static void text(unsigned function, size_t count, int type, int op, int root,
 		 char *out, size_t len)
 {
-	int n = snprintf(out, len, "%s", coll_name(coll));
+	int n = snprintf(out, len, "%s", call_name(function));
 
 #define MORE(...)                                                             \
 	do {                                                                  \
 		if (n >= 0 && (size_t)n < len)                                \
 			n += snprintf(out + n, len - (size_t)n, __VA_ARGS__); \
 	} while (0)
-	if (coll == COLL_BARRIER || coll == COLL_SIGNAL ||
-	    coll == COLL_WAIT_SIGNAL)
+	if (function == COLL_BARRIER || function == CALL_SIGNAL ||
+	    function == CALL_WAIT_SIGNAL || function == CALL_LOCAL_WORK)
 		return;
-	if (coll_has_counts(coll))
+	if (coll_has_counts(function))
 		MORE(" with counts for each rank");
 	else
 		MORE(" count %zu", count);
 	MORE(" %s", type_name((dicomm_datatype_t)type));
-	if (coll_reduces(coll))
+	if (call_reduces(function))
 		MORE(" %s",
 		     op >= 0x100 ? "premulsum" : op_name((dicomm_redop_t)op));
-	if (coll_rooted(coll))
+	if (call_rooted(function))
 		MORE(" root %d", root);
 #undef MORE
 }
@@ -63,7 +105,7 @@ void call_text(const struct call *call, char *out, size_t len)
 {
 	size_t n;
 
-	text(call->coll, call->count, (int)call->type, (int)call->op,
+	text(call->function, call->count, (int)call->type, (int)call->op,
 	     call->root, out, len);
 	n = strlen(out);
 	if (call->tag)
@@ -72,12 +114,12 @@ void call_text(const struct call *call, char *out, size_t len)
 
 #define CREATED 31 /* any operator that is not built in */
 
-/* The bits: coll 5, type 5, op 5, root 17 (its low bits), signature 32. */
+/* The bits: function 5, type 5, op 5, root 17 (its low bits), signature 32. */
 uint64_t call_log_what(const struct call *call, uint32_t signature)
 {
 	uint64_t op = call->op < 0x100 ? call->op : CREATED;
 
-	return (uint64_t)call->coll | (uint64_t)call->type << 5 | op << 10 |
+	return (uint64_t)call->function | (uint64_t)call->type << 5 | op << 10 |
 	       ((uint64_t)(uint32_t)call->root & 0x1ffff) << 15 |
 	       (uint64_t)signature << 32;
 }
@@ -116,7 +158,7 @@ bool call_log_counts(const struct call_log *log, uint64_t number,
 	uint64_t what;
 
 	return read_record(log, number, &what, counts) &&
-	       coll_has_counts((enum coll)(what & 31));
+	       coll_has_counts(what & 31);
 }
 
 /* Would the signature be that one if rank r's count differed by that much? */
@@ -157,24 +199,24 @@ bool call_odd_count(const struct call *call, int ranks, uint64_t counts,
 	return false;
 }
 
-enum coll call_logged_coll(uint64_t what)
+unsigned call_logged_function(uint64_t what)
 {
-	return (enum coll)(what & 31);
+	return what & 31;
 }
 
 void call_logged_text(uint64_t what, uint64_t count, char *out, size_t len)
 {
 	int op = what >> 10 & 31;
 
-	text(call_logged_coll(what), count, (int)(what >> 5 & 31),
+	text(call_logged_function(what), count, (int)(what >> 5 & 31),
 	     op == CREATED ? 0x100 : op, (int)(what >> 15 & 0x1ffff), out, len);
 }
 
 uint64_t call_logged_bytes(uint64_t what, uint64_t count)
 {
-	enum coll coll = call_logged_coll(what);
+	unsigned function = call_logged_function(what);
 
-	if (coll == COLL_BARRIER || coll_has_counts(coll))
+	if (function == COLL_BARRIER || coll_has_counts(function))
 		return 0;
 	return count * type_bytes((dicomm_datatype_t)(what >> 5 & 31));
 }

@@ -28,9 +28,26 @@ struct local_work {
 			       struct accel_stream *stream);
 };
 
+/* What a call does: a collective, with the number of its enum coll, or one of
+ * these. */
+enum call_function {
+	/* With one other rank */
+	CALL_SEND = COLL_KINDS,
+	CALL_RECV,
+	/* With none */
+	CALL_REDUCE_LOCAL,
+	/* One-sided */
+	CALL_PUT_SIGNAL,
+	CALL_SIGNAL,
+	CALL_WAIT_SIGNAL,
+	CALL_GET,
+	CALL_LOCAL_WORK, /* of this library, with no other rank */
+	CALL_FUNCTIONS
+};
+
 struct call {
 	const struct operation_kind *kind; /* of its operation */
-	enum coll coll;
+	unsigned function;                 /* enum coll or enum call_function */
 	dicomm_datatype_t type;
 	dicomm_redop_t op; /* the operator that the user passed */
 	int root;     /* the root, or the peer of a send or receive; -1: none */
@@ -71,11 +88,18 @@ static inline size_t call_pair_count(const struct call *call, int peer,
 {
 	const size_t *n = out ? call->send_counts : call->recv_counts;
 
-	return n[call->coll == COLL_ALLTOALLV ||
-				 out == (call->coll == COLL_SCATTERV)
+	return n[call->function == COLL_ALLTOALLV ||
+				 out == (call->function == COLL_SCATTERV)
 			 ? peer
 			 : 0];
 }
+
+/* Those of coll.c, for all functions */
+const char *call_name(unsigned function);
+bool call_reduces(unsigned function);
+bool call_rooted(unsigned function);
+void call_layout(unsigned function, int rank, int ranks, int root,
+		 uint32_t *send_blocks, uint32_t *recv_blocks);
 
 /* Returns the hash of everything on which all ranks must agree. */
 uint32_t call_signature(const struct call *call, int ranks);
@@ -93,7 +117,8 @@ void call_text(const struct call *call, char *text, size_t len);
 struct call_record {
 	_Atomic uint64_t number; /* counted from 1; 0: the record is empty */
 	_Atomic uint64_t count;
-	_Atomic uint64_t what; /* coll, type, op, root and signature, packed */
+	/* function, type, op, root and signature, packed */
+	_Atomic uint64_t what;
 };
 
 struct call_log {
@@ -134,10 +159,10 @@ bool call_log_find(const struct call_log *log, uint64_t number,
  * logged; 0: there is none. Not for the logs of pairs of ranks. */
 uint64_t call_log_latest(const struct call_log *log, uint64_t *what,
 			 uint64_t *count);
-/* Writes the text of a logged call, its collective, and the bytes of one block
+/* Writes the text of a logged call, its function, and the bytes of one block
  * (0 if each rank has a count). */
 void call_logged_text(uint64_t what, uint64_t count, char *text, size_t len);
-enum coll call_logged_coll(uint64_t what);
+unsigned call_logged_function(uint64_t what);
 uint64_t call_logged_bytes(uint64_t what, uint64_t count);
 /* Returns true if that call is logged, and has a count for each rank. */
 bool call_log_counts(const struct call_log *log, uint64_t number,

@@ -46,9 +46,9 @@
 
 static uint32_t ask_class(const struct call *call)
 {
-	if (call->coll == COLL_SEND)
+	if (call->function == CALL_SEND)
 		return ASK_RECV;
-	return call->coll == COLL_RECV ? ASK_SEND : ASK_COLLECTIVE;
+	return call->function == CALL_RECV ? ASK_SEND : ASK_COLLECTIVE;
 }
 
 /* Two calls of the same number: this rank's and a peer's. */
@@ -65,9 +65,9 @@ static bool find_mine(struct dicomm_comm *comm, const struct call *call,
 	const struct call_log *log = &comm->logs.collective;
 	uint64_t key = number;
 
-	if (call->coll == COLL_SEND || call->coll == COLL_RECV) {
-		log = call->coll == COLL_SEND ? comm->logs.send
-					      : comm->logs.recv;
+	if (call->function == CALL_SEND || call->function == CALL_RECV) {
+		log = call->function == CALL_SEND ? comm->logs.send
+						  : comm->logs.recv;
 		key = call_pair_number(peer, number);
 	}
 	return call_log_find(log, key, signature, text, len);
@@ -264,7 +264,8 @@ static const char *doing(const struct wait_for *f)
 /* Is it a receive from any source? */
 static bool waits_for_any(const struct wait_for *f)
 {
-	return f->peer < 0 && f->call->coll == COLL_RECV && f->call->root < 0;
+	return f->peer < 0 && f->call->function == CALL_RECV &&
+	       f->call->root < 0;
 }
 
 /* A rank takes signals once it has registered a window or waits for some. */
@@ -275,7 +276,7 @@ static const char *signal_hint(const struct wait_for *f, char *text, size_t len)
 	char answer[64];
 
 	*text = '\0';
-	if (f->call->coll == COLL_SIGNAL && f->peer >= 0 &&
+	if (f->call->function == CALL_SIGNAL && f->peer >= 0 &&
 	    control_query(f->comm->control, f->peer, ASK_SIGNALS, 0, ASK_MS,
 			  &known, &signature, answer,
 			  sizeof(answer)) == DICOMM_SUCCESS &&
@@ -493,7 +494,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 	}
 	if (waited >= ASK_AFTER_NS && w->asked < waited / ASK_AFTER_NS &&
 	    f->peer >= 0 && f->peer != comm->rank && !f->call->tag &&
-	    f->call->coll < COLL_PUT_SIGNAL) {
+	    f->call->function < CALL_PUT_SIGNAL) {
 		w->asked = (unsigned)(waited / ASK_AFTER_NS * 2);
 		if (differs(comm, f->call, f->number, f->peer, ASK_MS, &pair))
 			return disagree(comm, f->call, f->peer, &pair);

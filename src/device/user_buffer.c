@@ -450,7 +450,7 @@ void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 	/* NICs can register only so much memory, so register nothing for a call
 	 * that sends nothing. */
 	if (!comm->dev || !comm->dev->user_buffers ||
-	    call->coll >= COLL_REDUCE_LOCAL)
+	    call->function >= CALL_REDUCE_LOCAL)
 		return;
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		const char *base = b == PLAN_SEND ? call->send : call->recv;

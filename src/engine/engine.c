@@ -108,12 +108,13 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 		op = calloc(1, sizeof(*op));
 		/* The other ranks must not wait for this one. */
 		if (!op)
-			return fault_own(comm,
-					 FAIL(DICOMM_ERR_NO_MEMORY,
-					      "%s: no memory for a %s operation",
-					      coll_name(call->coll),
-					      call->kind->name),
-					 -1);
+			return fault_own(
+				comm,
+				FAIL(DICOMM_ERR_NO_MEMORY,
+				     "%s: no memory for a %s operation",
+				     call_name(call->function),
+				     call->kind->name),
+				-1);
 		op->comm = comm;
 		comm->stats.memory_bytes += sizeof(*op);
 	}

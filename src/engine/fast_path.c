@@ -34,7 +34,7 @@ struct fast_steps {
 /* The call, for messages that name it */
 static struct call fast_call(const struct fast_steps *r)
 {
-	return (struct call){.coll = (enum coll)r->prep->key.coll,
+	return (struct call){.function = r->prep->key.function,
 			     .type = (dicomm_datatype_t)r->prep->key.type,
 			     .op = (dicomm_redop_t)r->prep->key.op,
 			     .root = r->prep->key.root,
@@ -451,9 +451,8 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 				uint8_t *const buffers[PLAN_BUFFERS],
 				bool refer)
 {
-	struct fast_steps r = {.comm = comm,
-			       .prep = prep,
-			       .number = order_number(comm, prep)};
+	struct fast_steps r = {
+		.comm = comm, .prep = prep, .number = order_number(comm, prep)};
 
 	r.signature = prepared_signature(prep, r.number);
 	if (refer)
@@ -531,7 +530,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 			continue;
 		if (s->bytes < comm->map_threshold)
 			return false;
-		if (prep->key.coll != COLL_SEND &&
+		if (prep->key.function != CALL_SEND &&
 		    !host_memory_find(a, s->bytes, &where, &offset))
 			return false;
 		if (!s->peer->transport->offer(s->tp, a, s->bytes,

@@ -59,7 +59,7 @@ static bool may_be_fast(const struct prepared *e,
 {
 	/* Messages of an incast operation take turns, which only the engine
 	 * does. */
-	if (comm->dev || !e->slices || coll_has_counts(call->coll) ||
+	if (comm->dev || !e->slices || coll_has_counts(call->function) ||
 	    e->expected_ns || e->incast || trace_on)
 		return false;
 	for (uint32_t i = 0; i < e->npairs; i++)

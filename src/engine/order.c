@@ -7,10 +7,10 @@
 struct operation **order_queue(struct dicomm_comm *comm,
 			       const struct call *call)
 {
-	switch (call->coll) {
-	case COLL_SEND:
+	switch (call->function) {
+	case CALL_SEND:
 		return &comm->peers[call->root].last_send;
-	case COLL_RECV:
+	case CALL_RECV:
 		return &comm->peers[call->root].last_recv;
 	default:
 		return &comm->last_collective;

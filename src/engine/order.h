@@ -20,18 +20,18 @@ static inline uint64_t order_number(struct dicomm_comm *comm,
 	uint64_t n;
 
 	comm->stats.operations++;
-	switch (prep->key.coll) {
-	case COLL_SEND:
+	switch (prep->key.function) {
+	case CALL_SEND:
 		n = ++comm->peers[other].sends;
 		call_log_add(comm->logs.send, call_pair_number(other, n),
 			     prep->log_what, prep->key.count);
 		return n;
-	case COLL_RECV:
+	case CALL_RECV:
 		n = ++comm->peers[other].recvs;
 		call_log_add(comm->logs.recv, call_pair_number(other, n),
 			     prep->log_what, prep->key.count);
 		return n;
-	case COLL_REDUCE_LOCAL:
+	case CALL_REDUCE_LOCAL:
 		return 0; /* no other rank asks about it */
 	default:
 		n = ++comm->collectives;

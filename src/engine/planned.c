@@ -145,7 +145,7 @@ static inline uint64_t messages_of(const struct operation *op,
 	const struct prepared *e = op->prep;
 	uint32_t each = out ? pair->out : pair->in;
 
-	if (!coll_counts_in_pairs(op->call.coll) || !each)
+	if (!coll_counts_in_pairs(op->call.function) || !each)
 		return each * e->slices;
 	return (call_pair_count(&op->call, pair->peer->rank, out) + e->slice -
 		1) /
@@ -195,7 +195,7 @@ static dicomm_result_t begin(struct operation *op, bool *progressed)
 	TRY(renew(op));
 	op->begun_ns = op->ended_ns = 0;
 	op->looked = 0;
-	if (op->prep->expected_ns && !coll_rooted(op->call.coll))
+	if (op->prep->expected_ns && !call_rooted(op->call.function))
 		op->begun_ns = clock_ns();
 	TRY(clear_flows(op));
 	TRY(grow_scratch(op->comm, op->prep->scratch_bytes));
@@ -284,7 +284,7 @@ enum schedule_result planned_turn(struct operation *op, bool *progressed)
 			return step_fail(op, status, -1);
 	}
 	r = schedule_turn(&op->schedule, &step_io, op, TURN_BUDGET, progressed);
-	if (op->prep->expected_ns && coll_rooted(op->call.coll) &&
+	if (op->prep->expected_ns && call_rooted(op->call.function) &&
 	    !op->ended_ns)
 		time_receives(op);
 	if (r == SCHEDULE_DONE && op->comm->device_ops)

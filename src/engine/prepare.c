@@ -37,13 +37,13 @@ static uint64_t longest_block(const struct dicomm_comm *comm,
 	uint64_t most = 0;
 	uint32_t send, recv;
 
-	if (call->coll == COLL_BARRIER)
+	if (call->function == COLL_BARRIER)
 		return 1;
-	if (!coll_has_counts(call->coll))
+	if (!coll_has_counts(call->function))
 		return call->count;
 	if (call->counts)
 		return largest(call->counts, (uint32_t)comm->ranks, 0);
-	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
+	call_layout(call->function, comm->rank, comm->ranks, call->root, &send,
 		    &recv);
 	most = largest(call->send_counts, send, most);
 	return largest(call->recv_counts, recv, most);
@@ -57,7 +57,7 @@ static uint64_t size_for_selection(const struct dicomm_comm *comm,
 {
 	uint64_t n = call->count;
 
-	switch (call->coll) {
+	switch (call->function) {
 	case COLL_ALLREDUCE:
 	case COLL_REDUCE:
 	case COLL_BROADCAST:
@@ -93,7 +93,7 @@ static uint64_t part_elements(const struct prepared *e,
 			(!e->algorithm || e->algorithm->scratchless);
 	uint64_t most = slotless ? comm->slice_bytes : comm->slot_bytes;
 	/* Ranks may not know each other's longest block. */
-	uint64_t message = coll_counts_in_pairs((enum coll)e->key.coll)
+	uint64_t message = coll_counts_in_pairs(e->key.function)
 				   ? UINT64_MAX
 				   : longest / of * parts * e->elem_bytes;
 	uint64_t part = schedule_slice_bytes(message, most, slotless) /
@@ -246,7 +246,7 @@ static void find_blocked(struct prepared *e)
 
 		if (l->needs_mem_reg &&
 		    (e->slices > 1 || e->largest_message > l->eager_bytes ||
-		     coll_has_counts((enum coll)e->key.coll)))
+		     coll_has_counts(e->key.function)))
 			e->needs_mem_reg = true;
 	}
 }
@@ -275,7 +275,7 @@ static dicomm_result_t find_kernels(struct prepared *e,
 {
 	e->op = call->op;
 	e->scale = reduce_scale_kernel(call->type);
-	if (!coll_reduces(call->coll))
+	if (!call_reduces(call->function))
 		return DICOMM_SUCCESS;
 	if (call->op >= 0x100) {
 		e->op = DICOMM_SUM;
@@ -296,7 +296,7 @@ static dicomm_result_t find_kernels(struct prepared *e,
 	if (!e->reduce)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "%s: op %s is not defined for type %s",
-			    coll_name(call->coll), op_name(call->op),
+			    call_name(call->function), op_name(call->op),
 			    type_name(call->type));
 	return DICOMM_SUCCESS;
 }
@@ -310,9 +310,9 @@ static dicomm_result_t plan_one_step(struct prepared *e,
 	struct span recv = plan_block(PLAN_RECV, 0);
 
 	plan_init(&e->plan, comm->ranks);
-	if (call->coll == COLL_SEND) {
+	if (call->function == CALL_SEND) {
 		plan_send(&e->plan, call->root, send);
-	} else if (call->coll == COLL_RECV) {
+	} else if (call->function == CALL_RECV) {
 		plan_recv(&e->plan, call->root, recv);
 	} else {
 		e->plan.whole = comm->dev; /* one kernel */
@@ -328,7 +328,7 @@ static uint64_t result_bytes(const struct prepared *e,
 {
 	uint64_t block = longest_block(comm, call) * e->elem_bytes;
 
-	switch (call->coll) {
+	switch (call->function) {
 	case COLL_ALLGATHER:
 	case COLL_ALLGATHERV:
 	case COLL_ALLTOALL:
@@ -349,9 +349,9 @@ static void record_buffers(struct prepared *e, const struct dicomm_comm *comm,
 	uint32_t send, recv;
 
 	e->in_place_distance = 1;
-	if (coll_has_counts(call->coll) || call->coll == COLL_BARRIER)
+	if (coll_has_counts(call->function) || call->function == COLL_BARRIER)
 		return;
-	coll_layout(call->coll, comm->rank, comm->ranks, call->root, &send,
+	call_layout(call->function, comm->rank, comm->ranks, call->root, &send,
 		    &recv);
 	e->send_bytes = send * block;
 	e->recv_bytes = recv * block;
@@ -372,7 +372,7 @@ static void record_buffers(struct prepared *e, const struct dicomm_comm *comm,
 static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 			    const struct call *call)
 {
-	struct shape shape = {.coll = call->coll,
+	struct shape shape = {.coll = (enum coll)call->function,
 			      .rank = comm->rank,
 			      .ranks = comm->ranks,
 			      .root = call->root,
@@ -384,7 +384,7 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 	e->align = e->elem_bytes > 64 ? 1 : 64 / e->elem_bytes;
 	e->signature = call_signature(call, comm->ranks);
 	TRY(find_kernels(e, comm, call, &shape));
-	if (call->coll >= COLL_SEND) {
+	if (call->function >= COLL_KINDS) {
 		e->class = TP_POINT_TO_POINT;
 		TRY(plan_one_step(e, comm, call));
 	} else {
@@ -402,7 +402,7 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 	size_slices(e, comm, longest_block(comm, call));
 	/* The result of a broadcast is read again soon, so keep it in the
 	 * caches. */
-	e->stream_out = call->coll != COLL_BROADCAST &&
+	e->stream_out = call->function != COLL_BROADCAST &&
 			result_bytes(e, comm, call) >= comm->stream_bytes;
 	TRY(find_pairs(e, comm));
 	TRY(connect_pairs(e, comm, call));
@@ -452,29 +452,29 @@ static bool drop_oldest(struct dicomm_comm *comm)
 
 static bool matches(const struct prepared *e, const struct call_key *k)
 {
-	return e && e->key.count == k->count && e->key.coll == k->coll &&
-	       e->key.type == k->type && e->key.op == k->op &&
-	       e->key.root == k->root && e->key.in_place == k->in_place &&
-	       e->key.epoch == k->epoch;
+	return e && e->key.count == k->count &&
+	       e->key.function == k->function && e->key.type == k->type &&
+	       e->key.op == k->op && e->key.root == k->root &&
+	       e->key.in_place == k->in_place && e->key.epoch == k->epoch;
 }
 
 dicomm_result_t prepare_get(struct dicomm_comm *comm, const struct call *call,
 			    struct prepared **out)
 {
 	struct call_key key = {
-		.coll = (uint8_t)call->coll,
+		.function = (uint8_t)call->function,
 		.type = (uint8_t)call->type,
 		.in_place = call_in_place(call, comm->rank, comm->ranks),
 		.op = (int32_t)call->op,
 		.root = call->root,
 		.epoch = comm->links_epoch,
 		.count = call->count};
-	unsigned slot = prepared_slot(call->coll, call->type, call->op,
+	unsigned slot = prepared_slot(call->function, call->type, call->op,
 				      call->root, call->count);
 	struct prepared *e;
 	dicomm_result_t status;
 
-	if (!coll_has_counts(call->coll)) {
+	if (!coll_has_counts(call->function)) {
 		for (e = comm->prepared.all; e; e = e->next)
 			if (matches(e, &key))
 				goto found;
@@ -482,14 +482,14 @@ dicomm_result_t prepare_get(struct dicomm_comm *comm, const struct call *call,
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: no memory for its plan",
-			    coll_name(call->coll));
+			    call_name(call->function));
 	e->key = key;
 	status = make(e, comm, call);
 	if (status != DICOMM_SUCCESS) {
 		destroy(e);
 		return status;
 	}
-	if (coll_has_counts(call->coll)) {
+	if (coll_has_counts(call->function)) {
 		*out = e;
 		return DICOMM_SUCCESS;
 	}

@@ -21,7 +21,7 @@ bool call_in_place(const struct call *call, int rank, int ranks)
 	const char *send = call->send, *recv = call->recv;
 	size_t block = call->count * type_bytes(call->type);
 
-	switch (call->coll) {
+	switch (call->function) {
 	case COLL_ALLREDUCE:
 	case COLL_ALLTOALL:
 		return send == recv;
@@ -57,7 +57,7 @@ bool call_in_place(const struct call *call, int rank, int ranks)
 
 size_t call_elem_bytes(const struct call *call)
 {
-	return call->coll == COLL_BARRIER ? 1 : type_bytes(call->type);
+	return call->function == COLL_BARRIER ? 1 : type_bytes(call->type);
 }
 
 /* Position and length of a block in a buffer */
@@ -80,7 +80,7 @@ static uint64_t scratch_count(const struct prepared *prep,
 {
 	if (call->counts)
 		return call->counts[s->like];
-	if (call->coll == COLL_ALLTOALLV)
+	if (call->function == COLL_ALLTOALLV)
 		return call->send_counts[s->like];
 	return prep->longest;
 }
@@ -91,7 +91,7 @@ void call_touches(const struct call *call, int rank, int ranks,
 	size_t begin = SIZE_MAX, end = 0, elem = call_elem_bytes(call);
 	uint32_t send, recv, blocks;
 
-	coll_layout(call->coll, rank, ranks, call->root, &send, &recv);
+	call_layout(call->function, rank, ranks, call->root, &send, &recv);
 	blocks = buffer == PLAN_SEND ? send : recv;
 	for (uint32_t b = 0; b < blocks; b++) {
 		struct extent x = block_of(call, buffer, b, elem);

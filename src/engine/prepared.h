@@ -17,7 +17,7 @@
 
 /* Calls with equal keys share a prepared call. */
 struct call_key {
-	uint8_t coll, type;
+	uint8_t function, type;
 	bool in_place;
 	int32_t op, root;
 	uint32_t epoch; /* comm.links_epoch when it was prepared */
@@ -112,11 +112,11 @@ struct prepared {
 	struct prepared *next;
 };
 
-static inline unsigned prepared_slot(enum coll coll, dicomm_datatype_t type,
+static inline unsigned prepared_slot(unsigned function, dicomm_datatype_t type,
 				     dicomm_redop_t op, int root,
 				     uint64_t count)
 {
-	uint64_t h = (count + (uint64_t)coll * 7 + (uint64_t)type * 131 +
+	uint64_t h = (count + (uint64_t)function * 7 + (uint64_t)type * 131 +
 		      (uint64_t)op * 1031 + (uint64_t)(uint32_t)root * 8209) *
 		     UINT64_C(0x9e3779b97f4a7c15);
 
@@ -125,18 +125,17 @@ static inline unsigned prepared_slot(enum coll coll, dicomm_datatype_t type,
 
 /* Returns the cached prepared call for these arguments, if only their pointers
  * have to be checked. Returns NULL if the slow path has to decide. */
-static inline struct prepared *prepared_quick(const struct dicomm_comm *comm,
-					      enum coll coll, const void *send,
-					      const void *recv, size_t count,
-					      dicomm_datatype_t type,
-					      dicomm_redop_t op, int root)
+static inline struct prepared *
+prepared_quick(const struct dicomm_comm *comm, unsigned function,
+	       const void *send, const void *recv, size_t count,
+	       dicomm_datatype_t type, dicomm_redop_t op, int root)
 {
 	struct prepared *e =
 		comm->prepared
-			.cache[prepared_slot(coll, type, op, root, count)];
+			.cache[prepared_slot(function, type, op, root, count)];
 	uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
 
-	if (!e || e->key.count != count || e->key.coll != coll ||
+	if (!e || e->key.count != count || e->key.function != function ||
 	    e->key.type != type || e->key.op != (int32_t)op ||
 	    e->key.root != root || !e->is_fast)
 		return NULL;

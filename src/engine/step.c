@@ -69,7 +69,7 @@ uint32_t step_signature(const struct operation *op, const struct step *step)
 {
 	uint64_t n;
 
-	if (!coll_counts_in_pairs(op->call.coll))
+	if (!coll_counts_in_pairs(op->call.function))
 		return op->signature;
 	n = call_pair_count(&op->call, step->peer, step->kind == STEP_SEND);
 	return op->signature ^
@@ -80,11 +80,11 @@ uint32_t step_signature(const struct operation *op, const struct step *step)
  * of the root's core anyway. */
 enum tp_want step_want(const struct prepared *prep)
 {
-	enum coll coll = (enum coll)prep->key.coll;
+	unsigned function = prep->key.function;
 
-	if (coll_reduces(coll) || coll == COLL_BROADCAST)
+	if (call_reduces(function) || function == COLL_BROADCAST)
 		return TP_WANT_LOAD;
-	if (coll_rooted(coll) || prep->class == TP_POINT_TO_POINT)
+	if (call_rooted(function) || prep->class == TP_POINT_TO_POINT)
 		return TP_WANT_COPY;
 	return TP_WANT_EXCHANGE;
 }
@@ -109,7 +109,7 @@ static const struct memory_ref *mem_ref_of(struct operation *op,
 		log_warn("%s: %s sends from memory that is not from "
 			 "dicomm_mem_alloc: to rank %d (%s) it passes through "
 			 "other host memory",
-			 comm->name, coll_name(op->call.coll), peer->rank,
+			 comm->name, call_name(op->call.function), peer->rank,
 			 comm->members[peer->rank].device);
 	comm->logged_staged = true;
 	return NULL;
@@ -620,7 +620,7 @@ static const struct step_ops host_ops = {.local = do_local,
 static bool is_beyond(const struct operation *op, const struct step *step,
 		      uint64_t k)
 {
-	return coll_counts_in_pairs(op->call.coll) &&
+	return coll_counts_in_pairs(op->call.function) &&
 	       k * op->prep->slice >= call_pair_count(&op->call, step->peer,
 						      step->kind == STEP_SEND);
 }

@@ -128,7 +128,7 @@ static void done(struct operation *op)
 	op->tagged.state = TAGGED_DONE;
 	if (op != op->comm->tagged->turning)
 		woken_add(op);
-	if (call->coll == COLL_SEND) {
+	if (call->function == CALL_SEND) {
 		op->comm->stats.messages_sent++;
 		op->comm->stats.bytes_sent += op->tagged.bytes;
 		return;
@@ -219,7 +219,7 @@ static dicomm_result_t progress_sends(struct partner *to, bool *progressed)
 static dicomm_result_t disagree(struct operation *op, int source,
 				const struct head *head)
 {
-	struct call theirs = {.coll = COLL_SEND,
+	struct call theirs = {.function = CALL_SEND,
 			      .type = (dicomm_datatype_t)head->type,
 			      .count = head->count,
 			      .tag = head->tag};
@@ -655,7 +655,7 @@ static dicomm_result_t post(struct operation *op)
 						 type_bytes(op->call.type)};
 	op->number = ++op->comm->tagged->calls;
 	op->comm->stats.operations++;
-	if (op->call.coll == COLL_SEND)
+	if (op->call.function == CALL_SEND)
 		return post_send(op);
 	status = post_recv(op);
 	if (status != DICOMM_SUCCESS)
@@ -671,7 +671,7 @@ static dicomm_result_t start(struct operation *op)
 	dicomm_result_t status;
 
 	op->tagged.begun = true;
-	if (op->call.coll == COLL_SEND) {
+	if (op->call.function == CALL_SEND) {
 		if (matching_may_tell(&t->matching, op))
 			op_list_append(
 				&partner_of(op->comm, op->call.root)->ready,
@@ -732,15 +732,14 @@ static enum schedule_result turn(struct operation *op, bool *progressed)
 		return SCHEDULE_DONE;
 	if (op->owner && !op->queue)
 		order_join(op, queue_of(op));
-	return status == DICOMM_SUCCESS
-		       ? SCHEDULE_AGAIN
-		       : step_fail(op, status, op->call.root);
+	return status == DICOMM_SUCCESS ? SCHEDULE_AGAIN
+					: step_fail(op, status, op->call.root);
 }
 
 static void awaits(const struct operation *op, struct wait_for *f)
 {
 	f->peer = op->call.root;
-	f->sending = op->call.coll == COLL_SEND;
+	f->sending = op->call.function == CALL_SEND;
 }
 
 static void drop(struct operation *op)
@@ -751,7 +750,7 @@ static void drop(struct operation *op)
 	if (!t)
 		return;
 	forget_kept(op);
-	if (op->call.coll == COLL_SEND)
+	if (op->call.function == CALL_SEND)
 		matching_drop_send(&t->matching, op);
 	else
 		matching_drop(&t->matching, op);

@@ -241,7 +241,7 @@ static void write_event(struct operation *op, uint64_t begun_ns,
 	if (!t->lane[lane].named)
 		name_row(op->comm, lane, error);
 	t->lane[lane].named = true;
-	put_head(&j, "X", coll_name(op->call.coll));
+	put_head(&j, "X", call_name(op->call.function));
 	json_put(&j, ",\"cat\":\"dicomm\",\"tid\":%d", t->first + lane);
 	put_us(&j, "ts", begun_ns + out.offset_ns - out.midnight_ns);
 	put_us(&j, "dur", end_ns - begun_ns);

@@ -161,7 +161,7 @@ static bool are_even(const size_t *counts, int ranks)
  * there is a root; and all ranks know its length. */
 static bool counts(const struct call *call, int ranks)
 {
-	switch (call->coll) {
+	switch (call->function) {
 	case COLL_ALLREDUCE:
 	case COLL_ALLGATHER:
 	case COLL_REDUCE_SCATTER:
@@ -203,7 +203,7 @@ void drift_record(const struct operation *op, uint64_t took_ns,
 	uint64_t units = took_ns * UNIT / expected_ns;
 	uint32_t took = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
 
-	d->rooted[d->recorded] = coll_rooted(op->call.coll);
+	d->rooted[d->recorded] = call_rooted(op->call.function);
 	d->took[d->recorded] =
 		d->rooted[d->recorded] ? UINT32_MAX - took : took;
 	d->recorded++;

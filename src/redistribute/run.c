@@ -236,7 +236,7 @@ static dicomm_result_t submit_interval(struct dicomm_comm *comm,
 				       dicomm_stream_t stream)
 {
 	struct call call = {.kind = &local_kind,
-			    .coll = COLL_REDUCE_LOCAL,
+			    .function = CALL_LOCAL_WORK,
 			    .root = -1,
 			    .work = work};
 

@@ -255,7 +255,7 @@ struct batch *batch_make(const struct item *items, size_t n)
 	w->only_sends = true;
 	for (size_t i = 0; i < n; i++) {
 		w->on_device |= items[i].comm->dev != NULL;
-		w->only_sends &= items[i].call.coll == COLL_SEND &&
+		w->only_sends &= items[i].call.function == CALL_SEND &&
 				 items[i].call.tag && !items[i].native;
 	}
 	return w;

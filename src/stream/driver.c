@@ -496,7 +496,7 @@ static bool is_short(const struct batch *w)
 
 		if (call->window || w->items[i].counts)
 			return false;
-		bytes += call->coll == COLL_BARRIER
+		bytes += call->function == COLL_BARRIER
 				 ? 1
 				 : call->count * type_bytes(call->type);
 	}

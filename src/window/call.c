@@ -14,7 +14,7 @@
 static dicomm_result_t register_buffer(struct window_call *c)
 {
 	const struct peer *peer = &c->comm->peers[c->peer];
-	bool get = c->coll == COLL_GET;
+	bool get = c->function == CALL_GET;
 	const void *at = get ? c->into : c->out.from;
 	uint64_t bytes = c->out.head.bytes;
 
@@ -33,7 +33,7 @@ static dicomm_result_t begin(struct window_call *c)
 	TRY(register_buffer(c));
 	c->begun = true;
 	c->out.on_device = c->out.head.bytes && device_has_memory(c->comm->dev);
-	if (c->coll == COLL_GET) {
+	if (c->function == CALL_GET) {
 		c->out.head.get = ++c->comm->windows->gets;
 		while (*at)
 			at = &(*at)->next;
@@ -60,9 +60,9 @@ static dicomm_result_t turn_transfer(struct window_call *c, bool *moved)
 	if (!c->begun)
 		TRY(begin(c));
 	TRY(outgoing_turn(c->comm, c->peer, moved));
-	if (c->coll == COLL_GET && !c->arrived)
+	if (c->function == CALL_GET && !c->arrived)
 		TRY(look(c->comm, c->peer, moved));
-	if (!c->out.done || (c->coll == COLL_GET && !c->arrived))
+	if (!c->out.done || (c->function == CALL_GET && !c->arrived))
 		return DICOMM_AGAIN;
 	comm_mem_deregister(c->comm, &c->handles);
 	return DICOMM_SUCCESS;
@@ -108,8 +108,8 @@ dicomm_result_t window_call_turn(struct window_call *c, bool *moved)
 {
 	TRY(windows_begin(c->comm));
 	TRY(windows_look_at_device(c->comm, moved));
-	return c->coll == COLL_WAIT_SIGNAL ? turn_wait(c, moved)
-					   : turn_transfer(c, moved);
+	return c->function == CALL_WAIT_SIGNAL ? turn_wait(c, moved)
+					       : turn_transfer(c, moved);
 }
 
 void window_call_drop(struct window_call *c)
@@ -127,14 +127,14 @@ void window_call_drop(struct window_call *c)
 	if (*at)
 		*at = c->next;
 	/* Its reply may be half here. */
-	if (c->coll == COLL_GET)
+	if (c->function == CALL_GET)
 		to->in.left = 0;
 }
 
 /* The rank that it waits for, or -1 */
 static int awaits(const struct window_call *c)
 {
-	if (c->coll != COLL_WAIT_SIGNAL)
+	if (c->function != CALL_WAIT_SIGNAL)
 		return c->peer;
 	for (int i = 0; i < c->n; i++)
 		if (!c->comm->windows || !is_there(c->comm, &c->wants[i]))
@@ -165,7 +165,7 @@ static enum schedule_result turn_operation(struct operation *op, bool *moved)
 static void operation_awaits(const struct operation *op, struct wait_for *f)
 {
 	f->peer = awaits(op->call.window);
-	f->sending = op->call.coll != COLL_WAIT_SIGNAL;
+	f->sending = op->call.function != CALL_WAIT_SIGNAL;
 }
 
 static void drop_operation(struct operation *op)
@@ -201,7 +201,7 @@ static dicomm_result_t run(struct window_call *c, const struct call *call)
 	struct wait_for f = {.comm = comm,
 			     .call = call,
 			     .number = ++comm->stats.operations,
-			     .sending = c->coll != COLL_WAIT_SIGNAL,
+			     .sending = c->function != CALL_WAIT_SIGNAL,
 			     .alone = true,
 			     .lends = true};
 	struct waiter w = {0};
@@ -231,7 +231,7 @@ static __attribute__((noinline)) dicomm_result_t
 wait_longer(struct waiter *w, struct dicomm_comm *comm, int peer)
 {
 	struct call call = {
-		.coll = COLL_WAIT_SIGNAL, .type = DICOMM_INT8, .root = -1};
+		.function = CALL_WAIT_SIGNAL, .type = DICOMM_INT8, .root = -1};
 	struct wait_for f = {.comm = comm,
 			     .call = &call,
 			     .number = comm->stats.operations,

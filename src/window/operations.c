@@ -97,7 +97,7 @@ static struct call call_of(struct window_call *c, dicomm_datatype_t type,
 			   size_t count)
 {
 	return (struct call){.kind = &one_sided_kind,
-			     .coll = c->coll,
+			     .function = c->function,
 			     .type = type,
 			     .root = c->peer,
 			     .count = count,
@@ -114,7 +114,7 @@ static dicomm_result_t submit(const struct window_call *c,
 
 	if (!own)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "%s: out of memory",
-			    coll_name(c->coll));
+			    call_name(c->function));
 	*own = *c;
 	if (wants) {
 		own->wants = (struct window_want *)(own + 1);
@@ -152,20 +152,19 @@ static inline bool put_quick(struct dicomm_comm *comm, int peer,
 	return done;
 }
 
-static dicomm_result_t send_head(enum coll coll, const struct window_head *head,
-				 const void *from, dicomm_datatype_t type,
-				 size_t count, int peer,
-				 struct dicomm_comm *comm,
-				 dicomm_stream_t stream)
+static dicomm_result_t
+send_head(enum call_function function, const struct window_head *head,
+	  const void *from, dicomm_datatype_t type, size_t count, int peer,
+	  struct dicomm_comm *comm, dicomm_stream_t stream)
 {
 	struct window_call c;
 
-	if (coll == COLL_SIGNAL && is_direct(comm, stream) &&
+	if (function == CALL_SIGNAL && is_direct(comm, stream) &&
 	    put_quick(comm, peer, NULL, window_first_word(WINDOW_PUT, 0), 0, 0,
 		      window_last_word(head->signal, head->context, 0)))
 		return DICOMM_SUCCESS;
 	c = (struct window_call){.comm = comm,
-				 .coll = coll,
+				 .function = function,
 				 .peer = peer,
 				 .out = {.head = *head, .from = from}};
 	return start(&c, type, count, stream);
@@ -227,7 +226,7 @@ static dicomm_result_t put_checked(const void *local, size_t count,
 	head.window = win->id;
 	head.offset = offset;
 	head.bytes = bytes;
-	return send_head(COLL_PUT_SIGNAL, &head, local, type, count, peer, comm,
+	return send_head(CALL_PUT_SIGNAL, &head, local, type, count, peer, comm,
 			 stream);
 }
 
@@ -260,7 +259,7 @@ static dicomm_result_t signal_checked(int peer, int signal, int context,
 	TRY(stream_check(stream, comm, f));
 	head.signal = (uint16_t)signal;
 	head.context = (uint16_t)context;
-	return send_head(COLL_SIGNAL, &head, NULL, DICOMM_INT8, 0, peer, comm,
+	return send_head(CALL_SIGNAL, &head, NULL, DICOMM_INT8, 0, peer, comm,
 			 stream);
 }
 
@@ -322,7 +321,7 @@ static dicomm_result_t wait_checked(int n,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "%s: no memory for %d signals", f, n);
 	c = (struct window_call){.comm = comm,
-				 .coll = COLL_WAIT_SIGNAL,
+				 .function = CALL_WAIT_SIGNAL,
 				 .peer = -1,
 				 .wants = wants};
 	status = collect(f, comm, n, descs, wants, &c.n);
@@ -377,7 +376,7 @@ static dicomm_result_t get_checked(void *local, size_t count,
 	TRY(stream_check(stream, comm, f));
 	TRY(check_local(f, comm, local, bytes));
 	c = (struct window_call){.comm = comm,
-				 .coll = COLL_GET,
+				 .function = CALL_GET,
 				 .peer = peer,
 				 .into = local,
 				 .out.head = {.what = WINDOW_GET,

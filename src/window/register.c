@@ -207,7 +207,7 @@ dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,
  * the transports' slots. */
 static dicomm_result_t deliver(struct dicomm_comm *comm, bool only_queued)
 {
-	struct call call = {.coll = COLL_SIGNAL, .type = DICOMM_INT8};
+	struct call call = {.function = CALL_SIGNAL, .type = DICOMM_INT8};
 	struct wait_for f = {.comm = comm,
 			     .call = &call,
 			     .number = comm->stats.operations,

@@ -135,7 +135,7 @@ struct transfer {
 /* A one-sided call */
 struct window_call {
 	struct dicomm_comm *comm;
-	enum coll coll;
+	enum call_function function;
 	int peer;
 	struct transfer out; /* what it sends */
 	bool begun;

@@ -210,7 +210,7 @@ static void *make(size_t bytes)
 	return p;
 }
 
-static struct operation *make_tag(enum coll coll, int root, int tag,
+static struct operation *make_tag(unsigned function, int root, int tag,
 				  size_t count)
 {
 	struct operation *op = make(sizeof(*op));
@@ -218,7 +218,7 @@ static struct operation *make_tag(enum coll coll, int root, int tag,
 
 	op->comm = comm;
 	op->kind = &tagged_kind;
-	op->call = (struct call){.coll = coll,
+	op->call = (struct call){.function = function,
 				 .type = DICOMM_FLOAT64,
 				 .root = root,
 				 .tag = tag,
@@ -250,9 +250,9 @@ static void make_cast(void)
 				  .slice = SLICE,
 				  .slices = (COUNT + SLICE - 1) / SLICE,
 				  .window = 2};
-	prep->key.coll = COLL_BROADCAST;
+	prep->key.function = COLL_BROADCAST;
 	*cast = (struct operation){.comm = comm,
-				   .call = {.coll = COLL_BROADCAST,
+				   .call = {.function = COLL_BROADCAST,
 					    .type = DICOMM_FLOAT32,
 					    .root = 1,
 					    .count = COUNT,
@@ -277,7 +277,7 @@ static void make_window(void)
 	comm->windows->first = window;
 	get = make(sizeof(*get));
 	get->comm = comm;
-	get->coll = COLL_GET;
+	get->function = CALL_GET;
 	get->peer = 1;
 	get->into = make(100);
 	get->out.head = (struct window_head){
@@ -314,10 +314,10 @@ void readers_begin(const struct readers_wire *w, bool maps)
 	}
 	for (int c = 0; c < TP_CLASSES; c++)
 		atomic_store(&released[c], 0);
-	tags[TAG_SHORT] = make_tag(COLL_RECV, 1, 5, SHORT);
-	tags[TAG_LONG] = make_tag(COLL_RECV, 1, 6, LONG);
-	tags[TAG_ANY] = make_tag(COLL_RECV, -1, 7, 1);
-	tags[TAG_SEND] = make_tag(COLL_SEND, 1, 8, LONG);
+	tags[TAG_SHORT] = make_tag(CALL_RECV, 1, 5, SHORT);
+	tags[TAG_LONG] = make_tag(CALL_RECV, 1, 6, LONG);
+	tags[TAG_ANY] = make_tag(CALL_RECV, -1, 7, 1);
+	tags[TAG_SEND] = make_tag(CALL_SEND, 1, 8, LONG);
 	make_cast();
 	make_window();
 }

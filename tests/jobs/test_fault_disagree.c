@@ -450,7 +450,7 @@ END_TEST
 static void check_said(dicomm_redop_t op, const char *words)
 {
 	static struct call_log log;
-	struct call call = {.coll = COLL_REDUCE,
+	struct call call = {.function = COLL_REDUCE,
 			    .type = DICOMM_FLOAT8E5M2FNUZ,
 			    .op = op,
 			    .root = CONTROL_RANKS_MAX - 1,

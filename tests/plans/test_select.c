@@ -40,7 +40,7 @@ START_TEST(all_ranks_choose_the_same)
 {
 	struct select_table t = table();
 
-	for (enum coll c = 0; c < COLL_SEND; c++) {
+	for (enum coll c = 0; c < COLL_KINDS; c++) {
 		for (int n = 1; n <= 40; n++) {
 			for (int shift = 0; shift < 35; shift += 3) {
 				const struct algorithm *first = NULL, *a;

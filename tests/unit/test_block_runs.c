@@ -17,7 +17,7 @@ static struct block_runs runs_of(const uint8_t *base, int ranks,
 				 const size_t *counts, const size_t *displs,
 				 enum plan_buffer buffer)
 {
-	struct call call = {.coll = COLL_ALLTOALLV,
+	struct call call = {.function = COLL_ALLTOALLV,
 			    .type = DICOMM_UINT8,
 			    .root = -1,
 			    .send = base,
@@ -191,7 +191,7 @@ START_TEST(all_runs_are_held_or_none)
 	const size_t counts[] = {1, 1, 1}, displs[] = {MANY, 0, MANY / 2};
 	struct dicomm_comm *comm = calloc(1, sizeof(*comm));
 	uint8_t *at = map(MANY + 1);
-	const struct call call = {.coll = COLL_ALLTOALLV,
+	const struct call call = {.function = COLL_ALLTOALLV,
 				  .type = DICOMM_UINT8,
 				  .recv = at,
 				  .recv_counts = counts,

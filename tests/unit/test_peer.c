@@ -319,7 +319,7 @@ START_TEST(who_waits_polls_other_communicators)
 	struct dicomm_comm *comm = open_full();
 	struct dicomm_comm *other = open_other(&there);
 	struct transport whole = full;
-	struct call call = {.coll = COLL_BARRIER};
+	struct call call = {.function = COLL_BARRIER};
 	struct wait_for f = {.comm = comm, .call = &call, .peer = -1};
 	struct waiter w = {0};
 

@@ -143,7 +143,7 @@ END_TEST
 /* To register memory takes time, and room in what a NIC reaches. */
 START_TEST(what_only_this_rank_uses_is_not_registered)
 {
-	struct call call = {.coll = COLL_REDUCE_LOCAL,
+	struct call call = {.function = CALL_REDUCE_LOCAL,
 			    .type = DICOMM_INT8,
 			    .count = BYTES,
 			    .send = first,
@@ -154,7 +154,7 @@ START_TEST(what_only_this_rank_uses_is_not_registered)
 	user_buffer_find(&comm, &call);
 	ck_assert(!atomic_load(&asked) && !call.transports[0] &&
 		  !call.transports[1]);
-	call.coll = COLL_ALLREDUCE;
+	call.function = COLL_ALLREDUCE;
 	user_buffer_find(&comm, &call);
 	ck_assert(atomic_load(&asked) && call.transports[0] &&
 		  call.transports[1]);
