@@ -13,11 +13,8 @@
 #include "src/core/host_access.h"
 #include "src/device/device.h"
 #include "src/device/neighbour.h"
-#include "src/engine/any_source.h"
+#include "src/engine/engine.h"
 #include "src/engine/fast_path.h"
-#include "src/engine/planned.h"
-#include "src/engine/point_to_point.h"
-#include "src/engine/tagged.h"
 #include "src/stream/submit.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)

@@ -271,7 +271,7 @@ struct dicomm_comm {
 	 * it. */
 	_Atomic bool takes_signals;
 	/* The last of the receives that wait for their source, or behind one
-	 * that does; see src/engine/any_source.h. */
+	 * that does; see src/engine/any_source.c. */
 	struct operation *last_unbound;
 	/* The rank at which the next search for a source begins. */
 	int next_source;

@@ -103,8 +103,8 @@ struct operation {
 	/* The tail of its queue, or NULL, and its neighbours there. It runs
 	 * when no other operation is before it; see src/engine/order.h. */
 	struct operation **queue, *before, *after;
-	/* The item of the driver (src/stream); NULL: the thread that called
-	 * runs it. */
+	/* The item of the driver (src/stream); NULL: the calling thread runs
+	 * the operation. */
 	void *owner;
 	/* Used by woken.c */
 	struct operation *woken_next;

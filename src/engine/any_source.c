@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Receives without a tag from any source: finds the source. */
-#include "src/engine/any_source.h"
-
+/*
+ * Receives without a tag, until their source is known.
+ *
+ * A receive from any source has no number, and so no place among the receives
+ * from a peer, until a message is there that no earlier receive takes. Until
+ * then, later receives have no number either, because the next message of their
+ * peer may be for this one. All of them wait in one queue, in call order. When
+ * the source is known, the receive becomes a point-to-point operation.
+ */
 #include "src/base/log.h"
 #include "src/core/paths.h"
+#include "src/engine/engine.h"
 #include "src/engine/order.h"
-#include "src/engine/point_to_point.h"
 #include "src/engine/step.h"
 #include "src/message/channel.h"
 

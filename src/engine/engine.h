@@ -12,6 +12,11 @@
 #include "src/core/operation.h"
 #include "src/engine/prepared.h"
 
+/* The kinds of operations, apart from one_sided_kind (src/window). A receive
+ * without a tag is of any_source_kind, even if the source is given. */
+extern const struct operation_kind planned_kind, point_to_point_kind,
+	any_source_kind, tagged_kind, local_kind;
+
 /* Runs one blocking call. DICOMM_AGAIN: nothing has happened, since another
  * thread is inside the communicator. */
 dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call);
@@ -24,8 +29,9 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
 /* Gives one operation a turn. Returns SCHEDULE_AGAIN if it has not ended. A
  * failure breaks the communicator. */
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
-/* Returns true if the operation cannot move before others have ended or moved.
- * When they have, it is added to those of woken.h. */
+/* Returns true if the operation cannot make progress before another one has
+ * ended or has found its message. When that happens, woken_add() is called for
+ * it. */
 static inline bool engine_is_parked(const struct operation *op)
 {
 	return op->before;

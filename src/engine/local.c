@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Work of one rank in the order of its collectives. */
-#include "src/engine/local.h"
-
 #include "src/base/log.h"
+#include "src/engine/engine.h"
 #include "src/engine/order.h"
 #include "src/engine/step.h"
 #include "src/engine/trace.h"

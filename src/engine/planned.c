@@ -7,6 +7,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/memory.h"
+#include "src/engine/engine.h"
 #include "src/engine/order.h"
 #include "src/engine/prepare.h"
 #include "src/engine/step.h"

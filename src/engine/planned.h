@@ -8,9 +8,7 @@
 
 #include "src/core/operation.h"
 
-extern const struct operation_kind planned_kind;
-
-/* Its functions, for other kinds whose operations have a plan */
+/* The functions of planned_kind, for other kinds that have a plan */
 dicomm_result_t planned_post(struct operation *op);
 enum schedule_result planned_turn(struct operation *op, bool *progressed);
 /* The peer of the first message that is not finished */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sends and receives without a tag. */
-#include "src/engine/point_to_point.h"
-
+/* Sends and receives without a tag, of known peers: plans of one step. */
+#include "src/engine/engine.h"
 #include "src/engine/planned.h"
 
 static enum schedule_result turn(struct operation *op, bool *progressed)

@@ -10,6 +10,7 @@
 #include "src/core/fault.h"
 #include "src/core/memory.h"
 #include "src/core/paths.h"
+#include "src/engine/engine.h"
 #include "src/engine/matching.h"
 #include "src/engine/order.h"
 #include "src/engine/step.h"

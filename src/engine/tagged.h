@@ -30,9 +30,6 @@
 /* Most bytes of unexpected messages from one rank. */
 #define TAGGED_LENT (UINT64_C(1) << 20)
 
-/* The first turn begins an operation: until then, its buffer is not used. */
-extern const struct operation_kind tagged_kind;
-
 void tagged_free(struct dicomm_comm *comm);
 
 #endif

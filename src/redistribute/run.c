@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/fault.h"
-#include "src/engine/local.h"
+#include "src/engine/engine.h"
 #include "src/redistribute/redistribute.h"
 #include "src/stream/submit.h"
 

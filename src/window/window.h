@@ -245,9 +245,9 @@ extern const struct operation_kind one_sided_kind;
 /* A call goes on; AGAIN: that is not its end. It is given up. */
 dicomm_result_t window_call_turn(struct window_call *c, bool *moved);
 void window_call_drop(struct window_call *c);
-/* Waits for signals of one kind, of a peer that has begun to send, and takes
- * them. AGAIN: it has not, or other calls go first. This thread is not in the
- * data path yet. */
+/* Waits for one kind of signal of a peer that has begun to send, and takes the
+ * signals. AGAIN: the peer has not begun, or calls are queued before this one.
+ * Enters the data path. */
 dicomm_result_t window_wait_one(struct dicomm_comm *comm,
 				const struct window_want *want);
 /* Enters the data path, and runs the call to its end in this thread. */

@@ -9,6 +9,7 @@
 #include "src/core/operation.h"
 #include "src/engine/prepared.h"
 #include "src/engine/step.h"
+#include "src/engine/engine.h"
 #include "src/engine/tagged.h"
 #include "src/links/internal_message.h"
 #include "src/window/window.h"
