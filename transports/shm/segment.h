@@ -17,8 +17,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "src/base/doorbell.h"
 #include "transports/shm/address.h"
-#include "transports/shm/doorbell.h"
 #include "transports/transport.h"
 
 #define SHM_FREED_IDS 256
@@ -35,7 +35,7 @@ struct shm_header {
 	/* What host_memory_freed() of the owner's process lists. */
 	_Atomic uint64_t freed;
 	_Atomic uint64_t freed_ids[SHM_FREED_IDS];
-	shm_doorbell doorbell __attribute__((aligned(TP_LINE_BYTES)));
+	struct doorbell doorbell __attribute__((aligned(TP_LINE_BYTES)));
 	/* [peer * TP_CLASSES + class]; apart from the doorbell */
 	_Atomic uint64_t ring[] __attribute__((aligned(TP_LINE_BYTES)));
 };

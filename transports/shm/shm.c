@@ -80,7 +80,7 @@ struct tp_peer {
 	const _Atomic bool *aborted; /* aborted of the device */
 	/* Of the peer's segment; until that is mapped, one that is never
 	 * armed. */
-	shm_doorbell *doorbell;
+	struct doorbell *doorbell;
 	struct in in[TP_CLASSES];
 	struct tp_device *dev;
 	struct tp_peer *next, *next_lender;
@@ -101,7 +101,7 @@ struct tp_peer {
 
 struct tp_device {
 	_Atomic bool aborted;
-	shm_doorbell no_doorbell;
+	struct doorbell no_doorbell;
 	struct tp_config config;
 	/* found once, since each of many peers is compared with it */
 	struct shm_host host;
@@ -533,7 +533,7 @@ static inline dicomm_result_t deliver(const struct tp_peer *peer,
 	line->kind = kind;
 	line->len = len;
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
-	shm_doorbell_notify(peer->doorbell);
+	doorbell_notify(peer->doorbell);
 	return DICOMM_SUCCESS;
 }
 
@@ -619,7 +619,7 @@ static dicomm_result_t shm_release(struct tp_peer *peer, enum tp_class c,
 		reading_end(peer);
 	in->consumed = seq;
 	atomic_store_explicit(&in->tail->released, seq, memory_order_release);
-	shm_doorbell_notify(peer->doorbell);
+	doorbell_notify(peer->doorbell);
 	return DICOMM_SUCCESS;
 }
 
@@ -756,7 +756,7 @@ static dicomm_result_t shm_read(struct tp_peer *peer, enum tp_class c,
 	status = shm_pull_begin(in->ring, in->pulls, in->consumed, seq,
 				(uint8_t *)dst + got,
 				shm_ref_address(ref) + offset + got, len - got);
-	shm_doorbell_notify(peer->doorbell);
+	doorbell_notify(peer->doorbell);
 	return status;
 }
 
@@ -774,7 +774,7 @@ static dicomm_result_t shm_read_status(struct tp_peer *peer, enum tp_class c,
 		return DICOMM_ERR_ABORTED;
 	TRY(shm_intact(peer));
 	status = shm_pull_poll(in->ring, in->pulls, seq);
-	shm_doorbell_notify(peer->doorbell); /* it may have asked for more */
+	doorbell_notify(peer->doorbell); /* it may have asked for more */
 	return status;
 }
 
@@ -828,7 +828,7 @@ static bool serve(struct tp_device *dev)
 			if (p->out[c].ring &&
 			    shm_pull_serve(p->out[c].ring,
 					   &p->out[c].questions)) {
-				shm_doorbell_notify(p->doorbell);
+				doorbell_notify(p->doorbell);
 				moved = true;
 			}
 	return moved;
@@ -858,7 +858,7 @@ static dicomm_result_t shm_broken(struct tp_device *dev, int *peer)
 
 static void shm_wait(struct tp_device *dev, unsigned us)
 {
-	shm_doorbell_wait(&dev->seg->head->doorbell, us);
+	doorbell_wait(&dev->seg->head->doorbell, us);
 }
 
 /* Only rings are ever written, so there is nothing to stop. But other ranks of
