@@ -27,12 +27,27 @@ static struct {
 	struct progress_entry *list;
 } thread_state;
 
-void progress_thread_wake(void)
+static void wake(void)
 {
 	uint64_t one = 1;
 	ssize_t n = write(thread_state.wake, &one, sizeof(one));
 
 	(void)n;
+}
+
+void progress_thread_step_back(void)
+{
+	wake();
+	doorbell_ring_own();
+}
+
+bool progress_thread_take_over(struct progress_entry *e)
+{
+	if (atomic_load(&e->covered))
+		return true;
+	if (!atomic_exchange(&e->leaves, true))
+		wake();
+	return false;
 }
 
 /* Poll all devices that need it. Returns how long to sleep, and fills in on
@@ -43,7 +58,8 @@ static int poll_devices(struct pollfd fds[SLEEPERS], nfds_t *n)
 
 	for (struct progress_entry *e = thread_state.list; e; e = e->next) {
 		uint32_t polls = atomic_load(&e->polls);
-		bool away = polls == e->polls_seen;
+		bool away = atomic_exchange(&e->leaves, false) ||
+			    polls == e->polls_seen;
 		int t = PROGRESS_AWAY_MS;
 
 		e->polls_seen = polls;
@@ -132,7 +148,7 @@ dicomm_result_t progress_thread_add(struct progress_entry *e)
 		thread_state.list = e;
 		e->listed = true;
 		pthread_mutex_unlock(&lock);
-		progress_thread_wake();
+		wake();
 	}
 	pthread_mutex_unlock(&life);
 	return status;
@@ -157,7 +173,7 @@ void progress_thread_remove(struct progress_entry *e)
 	thread_state.stop = at && !thread_state.list;
 	pthread_mutex_unlock(&lock);
 	if (at)
-		progress_thread_wake();
+		wake();
 	if (thread_state.stop) {
 		pthread_join(thread_state.thread, NULL);
 		close(thread_state.wake);

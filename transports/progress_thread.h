@@ -8,6 +8,9 @@
  * that it still does. If nobody polls, the thread polls until nothing moves,
  * then sleeps until something arrives.
  *
+ * Whoever sleeps because this thread polls, sleeps on doorbell_own. It rings
+ * when the thread has moved something, and when the rank polls again itself.
+ *
  * Threads: any, but progress_thread_polled() is for the one that polls.
  */
 #ifndef DICOMM_TRANSPORTS_PROGRESS_THREAD_H
@@ -18,6 +21,7 @@
 #include <stdint.h>
 
 #include "dicomm.h"
+#include "src/base/doorbell.h"
 
 /* A rank that has not polled for this long is away. */
 #define PROGRESS_AWAY_MS 10
@@ -39,6 +43,7 @@ struct progress_entry {
 	_Atomic uint32_t polls; /* by the thread that uses the device */
 	uint32_t polls_seen;
 	_Atomic bool covered; /* the thread polls; the rank has to wake it */
+	_Atomic bool leaves;  /* the rank says that it polls no more for now */
 	bool listed;
 	struct progress_entry *next;
 };
@@ -47,8 +52,11 @@ dicomm_result_t progress_thread_add(struct progress_entry *e);
 /* Afterwards, the thread does not touch the device. Does nothing if the device
  * was not added. */
 void progress_thread_remove(struct progress_entry *e);
-/* Wakes the thread, when the rank polls again. */
-void progress_thread_wake(void);
+/* The rank stops polling for now. Returns true if the thread polls instead;
+ * otherwise it will soon. For the thread that polls. */
+bool progress_thread_take_over(struct progress_entry *e);
+/* The rank polls again: wakes the thread, and who sleeps while it polls. */
+void progress_thread_step_back(void);
 
 /* To be called by the rank at each poll */
 static inline void progress_thread_polled(struct progress_entry *e)
@@ -60,7 +68,7 @@ static inline void progress_thread_polled(struct progress_entry *e)
 		    atomic_load_explicit(&e->covered, memory_order_relaxed),
 		    0) &&
 	    atomic_exchange(&e->covered, false))
-		progress_thread_wake();
+		progress_thread_step_back();
 }
 
 #endif

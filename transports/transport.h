@@ -43,6 +43,7 @@
 #include <stdint.h>
 
 #include "dicomm.h"
+#include "src/base/doorbell.h"
 
 enum tp_class {
 	TP_COLLECTIVE,
@@ -367,6 +368,14 @@ struct transport {
 	/* Sleep until something may have arrived, or could be sent, for at most
 	 * that long. It may return early. */
 	void (*wait)(struct tp_device *dev, unsigned us);
+	/* For a thread that is about to sleep for long while this rank does not
+	 * poll, after flush(). Returns the word that rings when something has
+	 * arrived, or could be sent, until somebody polls. The caller arms it,
+	 * then asks again and looks once more. Transports that are not
+	 * intra_node make progress by themselves meanwhile. NULL: not yet; ask
+	 * again soon, without a poll in between. The operation is NULL if the
+	 * rank has to be polled. */
+	doorbell_word *(*rest)(struct tp_device *dev);
 	/* Returns an error if the connection to a peer has failed for good and
 	 * the peer has not closed it; *peer becomes that peer. Errors: REMOTE,
 	 * the peer's side, or the network; SYSTEM, this side's adapter. */

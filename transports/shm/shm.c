@@ -861,6 +861,11 @@ static void shm_wait(struct tp_device *dev, unsigned us)
 	doorbell_wait(&dev->seg->head->doorbell, us);
 }
 
+static doorbell_word *shm_rest(struct tp_device *dev)
+{
+	return &dev->seg->head->doorbell.server;
+}
+
 /* Only rings are ever written, so there is nothing to stop. But other ranks of
  * this process may be reading memory that this rank has offered, and its user
  * may free it next. So wait until those reads have ended. The wait is bounded,
@@ -925,6 +930,7 @@ const struct transport transport_shm = {
 	.read_status = shm_read_status,
 	.poll = shm_poll,
 	.wait = shm_wait,
+	.rest = shm_rest,
 	.broken = shm_broken,
 	.abort = shm_abort,
 	.memory = shm_memory,

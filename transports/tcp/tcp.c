@@ -185,6 +185,7 @@ static void tcp_wait(struct tp_device *dev, unsigned us)
 static int poll_away(struct tp_device *dev)
 {
 	int timeout = 0, n = 0;
+	bool moved = false;
 
 	if (!framed_try_lock(&dev->base))
 		return PROGRESS_AWAY_MS;
@@ -199,9 +200,18 @@ static int poll_away(struct tp_device *dev)
 						  dev->pending
 					  ? PROGRESS_AWAY_MS
 					  : -1;
+		else
+			moved = true;
 	}
 	framed_unlock(&dev->base);
+	if (moved)
+		doorbell_ring_own();
 	return timeout;
+}
+
+static doorbell_word *tcp_rest(struct tp_device *dev)
+{
+	return progress_thread_take_over(&dev->progress) ? &doorbell_own : NULL;
 }
 
 /* ---- device ---- */
@@ -578,6 +588,7 @@ const struct transport transport_tcp = {
 	.read_status = framed_read_status,
 	.poll = tcp_poll,
 	.wait = tcp_wait,
+	.rest = tcp_rest,
 	.broken = framed_link_broken,
 	.abort = tcp_abort,
 	.memory = tcp_memory,

@@ -68,6 +68,7 @@ static void ucx_wait(struct tp_device *dev, unsigned us)
 static int poll_away(struct tp_device *dev)
 {
 	int timeout = 0, n = 0;
+	bool moved = false;
 
 	if (!framed_try_lock(&dev->base))
 		return PROGRESS_AWAY_MS;
@@ -76,13 +77,21 @@ static int poll_away(struct tp_device *dev)
 	else
 		framed_credits_send_all(&dev->base);
 	while (timeout == 0 && n++ < PROGRESS_MAX)
-		if (!ucx_progress(dev) &&
-		    ucx.ucp_worker_arm(dev->worker) == UCS_OK)
+		if (ucx_progress(dev))
+			moved = true;
+		else if (ucx.ucp_worker_arm(dev->worker) == UCS_OK)
 			timeout = dev->base.credits_due || dev->base.deferred
 					  ? PROGRESS_AWAY_MS
 					  : -1;
 	framed_unlock(&dev->base);
+	if (moved)
+		doorbell_ring_own();
 	return timeout;
+}
+
+static doorbell_word *ucx_rest(struct tp_device *dev)
+{
+	return progress_thread_take_over(&dev->progress) ? &doorbell_own : NULL;
 }
 
 /* ---- device ---- */
@@ -447,6 +456,7 @@ const struct transport transport_ucx = {
 	.read_status = framed_read_status,
 	.poll = ucx_poll,
 	.wait = ucx_wait,
+	.rest = ucx_rest,
 	.broken = framed_link_broken,
 	.abort = ucx_abort,
 	.memory = ucx_memory,
