@@ -141,10 +141,12 @@ struct fault {
 /*
  * What a rank does for its peers outside its own calls. poll() never waits;
  * it returns true if something moved. Called by whoever has the data path, also
- * by a thread that borrows it; see cross_progress.h.
+ * by a thread that borrows it; see cross_progress.h. is_idle(): nothing is
+ * under way, so there is nothing to do until a message arrives.
  */
 struct comm_service {
 	bool (*poll)(struct dicomm_comm *comm);
+	bool (*is_idle)(const struct dicomm_comm *comm);
 	void (*free)(struct dicomm_comm *comm);
 };
 

@@ -77,6 +77,24 @@ static bool serve(struct dicomm_comm *comm)
 	return moved;
 }
 
+/* Copies of a device end without a message. What is to be sent may wait for a
+ * staging buffer, or for a credit. */
+static bool is_idle(const struct dicomm_comm *comm)
+{
+	const struct windows *w = comm->windows;
+
+	for (int i = 0; i < w->nouts; i++)
+		if (w->partners[w->outs[i]].first)
+			return false;
+	for (int i = 0; i < w->nknown; i++) {
+		const struct partner *p = &w->partners[w->known[i]];
+
+		if (p->in.left || p->in.seq || p->lands || p->stage)
+			return false;
+	}
+	return true;
+}
+
 static void free_all(struct dicomm_comm *comm)
 {
 	struct windows *w = comm->windows;
@@ -102,7 +120,8 @@ static void free_all(struct dicomm_comm *comm)
 	comm->service = NULL;
 }
 
-static const struct comm_service service = {serve, free_all};
+static const struct comm_service service = {
+	.poll = serve, .is_idle = is_idle, .free = free_all};
 
 dicomm_result_t windows_begin(struct dicomm_comm *comm)
 {
