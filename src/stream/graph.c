@@ -473,7 +473,7 @@ static dicomm_result_t check(const struct item *item,
 			    "stream %p is being captured into a graph, which "
 			    "DICOMM_GRAPH=off refuses",
 			    item->native);
-	if (item->call.own)
+	if (item->call.window)
 		what = "puts, gets and signals";
 	else if (item->call.work || before)
 		what = "redistributions";
