@@ -62,7 +62,7 @@ bool judge_one_party(unsigned seats, int life)
 	int ranks = 0;
 	unsigned seen = 0;
 
-	for (int s = 0; s < BOARD_RANKS; s++) {
+	for (int s = 0; s < BOARD_SEATS; s++) {
 		const struct life *l = &board->seat[s].life[life];
 
 		if (!(seats >> s & 1))

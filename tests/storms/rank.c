@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/storms/board.h"
+#include "tests/storms/calls.h"
 #include "tests/storms/round.h"
 #include "tests/support/residue.h"
 #include "tests/support/storm.h"
@@ -18,6 +19,8 @@
 #define ID_S 20 /* for rank 0 to make the id */
 /* Between two questions whether it is over */
 #define CALLS 8
+/* Of these, one that no other test of this kind makes */
+#define OTHER_CALLS 3
 /* Handles that were freed (src/base/handle.h), and the log. */
 #define MEMORY_KEPT (512 * 1024)
 
@@ -107,29 +110,38 @@ static void note_failure(struct life *l, dicomm_result_t status,
 	atomic_fetch_add(&seat->failed, 1);
 }
 
-static dicomm_result_t ask_whether_over(dicomm_comm_t comm, bool *leave)
+static dicomm_result_t ask_wish(dicomm_comm_t comm, int *wish)
 {
-	int mine = atomic_load(&board->leave), any = 0;
-	dicomm_result_t status = dicomm_allreduce(&mine, &any, 1, DICOMM_INT32,
-						  DICOMM_MAX, comm, NULL);
+	int mine = GO_ON, any = 0;
+	dicomm_result_t status;
 
-	*leave = status == DICOMM_SUCCESS && any;
+	if (atomic_load(&board->leave))
+		mine = LEAVE;
+	else if (atomic_load(&board->growths) > atomic_load(&seat->grown))
+		mine = GROW;
+	status = dicomm_allreduce(&mine, &any, 1, DICOMM_INT32, DICOMM_MAX,
+				  comm, NULL);
+
+	*wish = status == DICOMM_SUCCESS ? any : GO_ON;
 	return status;
 }
 
-/* Until a call fails, or all leave. */
+/* Until a call fails, or all leave or grow. */
 static dicomm_result_t work(struct job_rank *me, unsigned seed, size_t most,
-			    bool *leave)
+			    int *wish)
 {
 	dicomm_result_t status;
 	struct storm s;
 
 	storm_begin(&s, me, seed);
 	s.most = most;
-	for (int i = 1; !*leave; i++) {
+	*wish = GO_ON;
+	for (unsigned i = 1; *wish == GO_ON; i++) {
 		atomic_fetch_add(&seat->calls, 1);
-		status = i % CALLS ? storm_next(&s)
-				   : ask_whether_over(me->comm, leave);
+		status = i % CALLS == 0 ? ask_wish(me->comm, wish)
+			 : i % OTHER_CALLS == 0
+				 ? calls_next(me, seed + i, s.streams[0])
+				 : storm_next(&s);
 		if (status != DICOMM_SUCCESS)
 			break;
 	}
@@ -165,24 +177,57 @@ static bool shrink(struct job_rank *me, struct life *l)
 	return next != NULL;
 }
 
-/* One communicator after the other. */
-static void live(struct job_rank *me, const struct round *r)
+/* Old ranks and one that joins: all attempts succeed, or the round ends. */
+static bool grow(struct job_rank *me, struct life *l)
 {
-	struct life *l = seat->life;
-	bool leave = false;
+	bool joins = !me->comm;
+	dicomm_unique_id_t *id = joins || me->rank == 0 ? &board->id : NULL;
+	dicomm_comm_t next = NULL;
 
-	*l = (struct life){.rank = me->rank, .ranks = me->ranks};
-	for (unsigned n = 0;; n++, l++) {
+	atomic_store(&seat->phase, GROWING);
+	set_current(NULL);
+	if (!joins && me->rank == 0) {
+		JOB_TRY(dicomm_comm_get_unique_id(me->comm, id));
+		atomic_store(&board->called, board->joiner);
+	}
+	seat->grow = dicomm_comm_grow(me->comm, me->ranks + !joins, id,
+				      joins ? me->rank : -1, &next, NULL);
+	if (seat->grow != DICOMM_SUCCESS)
+		snprintf(seat->grow_text, sizeof(seat->grow_text), "%s",
+			 dicomm_get_last_error(NULL));
+	if (!joins)
+		JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = next;
+	if (next) {
+		JOB_TRY(dicomm_comm_user_rank(next, &me->rank));
+		JOB_TRY(dicomm_comm_count(next, &me->ranks));
+		*l = (struct life){.rank = me->rank, .ranks = me->ranks};
+	}
+	atomic_store(&seat->grown, atomic_load(&board->growths));
+	return next != NULL;
+}
+
+/* One communicator after the other, from the n-th on. */
+static void live(struct job_rank *me, const struct round *r, int n)
+{
+	int wish = GO_ON;
+	bool goes_on = true;
+	unsigned seed;
+
+	while (goes_on && wish != LEAVE) {
 		JOB_CHECK(n + 1 < BOARD_LIVES, "more failures than events");
+		seed = r->seed + (unsigned)n * 101 +
+		       (unsigned)atomic_load(&seat->grown) * 10007;
 		set_current(me->comm);
 		atomic_store(&seat->phase, WORKING);
-		work(me, r->seed + n * 101, r->most, &leave);
-		if (leave || !shrink(me, l))
-			break;
+		if (work(me, seed, r->most, &wish) != DICOMM_SUCCESS)
+			goes_on = shrink(me, &seat->life[n++]);
+		else if (wish == GROW)
+			goes_on = grow(me, &seat->life[n]);
 	}
 	set_current(NULL);
 	atomic_store(&seat->phase, LEAVING);
-	if (leave)
+	if (goes_on)
 		JOB_TRY(dicomm_comm_finalize(me->comm));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
 	me->comm = NULL;
@@ -201,9 +246,14 @@ static void check_left(const struct residue *before, long memory,
 	int deaths = atomic_load(&seat->failed);
 	struct residue allowed = *before, now;
 
+	/* The one that serves windows has come with the first of them. */
+	allowed.threads++;
 	/* README.md says what UCX keeps for each communicator with a death. */
-	if (r->ucx)
-		allowed.descriptors += deaths * 10;
+	if (r->ucx && deaths) {
+		allowed.descriptors +=
+			deaths * (r->kind == ROUND_INIT ? 20 : 10);
+		allowed.threads++;
+	}
 	residue_check(&allowed, "after destroy");
 	residue_count(&now);
 	seat->descriptors = now.descriptors - before->descriptors;
@@ -213,11 +263,42 @@ static void check_left(const struct residue *before, long memory,
 		  deaths);
 }
 
+/* False: nobody has called it until the others left. */
+static bool join_when_called(struct job_rank *me)
+{
+	int n;
+
+	while (atomic_load(&board->called) != me->rank) {
+		if (atomic_load(&board->leave))
+			return false;
+		job_sleep_ms(1);
+	}
+	n = board->life;
+	atomic_store(&seat->failed, n);
+	atomic_store(&seat->shrunk, n);
+	me->ranks = board->ranks;
+	me->rank = me->ranks - 1;
+	return grow(me, &seat->life[n]);
+}
+
+static void live_from_the_start(struct job_rank *me, const struct round *r)
+{
+	dicomm_result_t status;
+
+	me->ranks = r->ranks;
+	status = meet(me);
+	if (status != DICOMM_SUCCESS) {
+		note_failure(seat->life, status, NULL);
+		return;
+	}
+	seat->life[0] = (struct life){.rank = me->rank, .ranks = me->ranks};
+	live(me, r, 0);
+}
+
 void rank_run(struct job_rank *me)
 {
 	const struct round *r = me->arg;
 	struct residue before;
-	dicomm_result_t status;
 	pthread_t helper;
 	long memory;
 
@@ -227,11 +308,10 @@ void rank_run(struct job_rank *me)
 		storm_warm_up(me, &before);
 	memory = memory_used();
 	atomic_store(&seat->ready, true);
-	status = meet(me);
-	if (status == DICOMM_SUCCESS)
-		live(me, r);
-	else
-		note_failure(seat->life, status, NULL);
+	if (me->rank < r->ranks)
+		live_from_the_start(me, r);
+	else if (join_when_called(me))
+		live(me, r, board->life);
 	atomic_store(&seat->phase, LEAVING);
 	if (r->warm)
 		check_left(&before, memory, r);

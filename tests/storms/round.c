@@ -35,6 +35,8 @@ struct round round_draw(unsigned seed, int ranks)
 	r.most = mosts[storm_random(&state, sizeof(mosts) / sizeof(*mosts))];
 	if (r.kind == ROUND_STOPS)
 		r.most = STOPS_MOST;
+	if (r.kind == ROUND_ORDINARY)
+		r.spares = (int)storm_random(&state, BOARD_SPARES + 1);
 	return r;
 }
 
@@ -52,7 +54,7 @@ static void count_seats(void)
 {
 	struct tally *t = &board->tally;
 
-	for (int i = 0; i < BOARD_RANKS; i++) {
+	for (int i = 0; i < BOARD_SEATS; i++) {
 		const struct seat *s = &board->seat[i];
 
 		t->calls += atomic_load(&s->calls);
@@ -67,7 +69,7 @@ void round_run(const struct round *r)
 {
 	struct job job = {.run = rank_run,
 			  .arg = r,
-			  .ranks = r->ranks,
+			  .ranks = r->ranks + r->spares,
 			  .bare = true,
 			  .may_die = ~0u,
 			  .disturb = supervisor_run,
@@ -83,6 +85,7 @@ void round_run(const struct round *r)
 		job.env[3] = INIT_BOOTSTRAP;
 	}
 	memset(board, 0, offsetof(struct board, tally));
+	atomic_store(&board->called, -1);
 	board->tally.rounds++;
 	if (!job_try(&job, text, sizeof(text)))
 		count_words(r, text);

@@ -19,6 +19,7 @@ struct round {
 	enum round_kind kind;
 	unsigned seed;
 	int ranks;
+	int spares; /* processes that join when the others have shrunk */
 	/* A communicator comes and goes first; and what is left is checked. */
 	bool warm;
 	bool ucx;        /* which keeps things */

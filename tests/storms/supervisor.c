@@ -13,14 +13,15 @@
 /* Bounds of time: who takes longer hangs. */
 #define MEET_S 40
 #define KNOWN_S 20
-#define GO_ON_S 20
+#define GO_ON_S 60
 #define SHRINK_S 30
+#define GROW_S 30
 #define LEAVE_S 40
 /* After that nobody minds the socket that was shut. */
 #define UNHURT_S 3
 
-static const char *const phases[] = {"meets", "works", "shrinks", "leaves",
-				     "has ended"};
+static const char *const phases[] = {"meets", "works",  "shrinks",
+				     "grows", "leaves", "has ended"};
 
 /* ---- what is told of faults ---- */
 
@@ -67,9 +68,9 @@ static void hang(struct watch *w, const char *what)
 {
 	if (!watch_lost(w))
 		fault(w, TALLY_HANG, "not all %s", what);
-	for (int s = 0; s < w->r->ranks; s++)
+	for (int s = 0; s < w->seats; s++)
 		print_seat(w, s);
-	for (int s = 0; s < w->r->ranks; s++)
+	for (int s = 0; s < w->seats; s++)
 		if (!(w->dead >> s & 1) && watch_phase(s) != GONE &&
 		    !(w->stopped >> s & 1))
 			stacks_print(job_pid(s));
@@ -82,7 +83,7 @@ static int draw_seat(struct watch *w)
 	int s;
 
 	do
-		s = (int)storm_random(&w->random, (unsigned)w->r->ranks);
+		s = (int)storm_random(&w->random, (unsigned)w->seats);
 	while (!watch_survives(w, s));
 	return s;
 }
@@ -125,7 +126,7 @@ static struct event draw(struct watch *w)
 
 static void note_calls(struct watch *w)
 {
-	for (int s = 0; s < w->r->ranks; s++)
+	for (int s = 0; s < w->seats; s++)
 		w->calls[s] = atomic_load(&board->seat[s].calls);
 }
 
@@ -158,7 +159,7 @@ static double last_failure(const struct watch *w)
 {
 	double last = w->at;
 
-	for (int s = 0; s < w->r->ranks; s++) {
+	for (int s = 0; s < w->seats; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
 		if (watch_survives(w, s) && l->failed_at > last)
@@ -169,7 +170,7 @@ static double last_failure(const struct watch *w)
 
 static void judge_words(struct watch *w)
 {
-	for (int s = 0; s < w->r->ranks; s++) {
+	for (int s = 0; s < w->seats; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
 		if (!watch_survives(w, s) || judge_named(&w->cause, s, w->life))
@@ -186,7 +187,7 @@ static void count_stop(const struct watch *w)
 {
 	bool all = true;
 
-	for (int s = 0; s < w->r->ranks; s++)
+	for (int s = 0; s < w->seats; s++)
 		if (watch_survives(w, s))
 			all &= judge_names(board->seat[s].life[w->life].text,
 					   w->cause.rank);
@@ -213,7 +214,7 @@ static struct outcome outcome(const struct watch *w)
 	struct outcome o = {.survivors =
 				    __builtin_popcount(watch_survivors(w))};
 
-	for (int s = 0; s < w->r->ranks; s++) {
+	for (int s = 0; s < w->seats; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
 		if (!watch_survives(w, s))
@@ -230,7 +231,7 @@ static bool judge_shrinks(struct watch *w, int *ranks)
 	struct outcome o = outcome(w);
 	unsigned went_on = 0;
 
-	for (int s = 0; s < w->r->ranks; s++) {
+	for (int s = 0; s < w->seats; s++) {
 		const struct life *l = &board->seat[s].life[w->life];
 
 		if (!watch_survives(w, s))
@@ -279,10 +280,55 @@ static bool go_on(struct watch *w)
 		      left);
 		return false;
 	}
-	for (int s = 0; s < w->r->ranks; s++)
+	for (int s = 0; s < w->seats; s++)
 		if (watch_survives(w, s))
 			w->cause.second = -1; /* its number is not known */
 	return watch_await(w, watch_know, KNOWN_S) && go_on(w);
+}
+
+static bool judge_growth(struct watch *w)
+{
+	bool good = true;
+
+	for (int s = 0; s < w->seats; s++) {
+		const struct seat *at = &board->seat[s];
+
+		if (!watch_survives(w, s) || at->grow == DICOMM_SUCCESS)
+			continue;
+		fault(w, TALLY_SHRINK, "grow at seat %d: %d %s", s,
+		      (int)at->grow, at->grow_text);
+		good = false;
+	}
+	if (good && !judge_one_party(watch_survivors(w), w->life)) {
+		fault(w, TALLY_SPLIT, "unlike ranks after growing to %d",
+		      board->ranks);
+		good = false;
+	}
+	return good;
+}
+
+/* Of those that have shrunk, every second time: a spare rank joins them. True:
+ * all go on. */
+static bool grow(struct watch *w)
+{
+	if (w->growths == w->r->spares || storm_random(&w->random, 2))
+		return true;
+	/* Who works has drawn its calls already. */
+	if (!watch_await(w, watch_work, MEET_S)) {
+		hang(w, "work");
+		return false;
+	}
+	board->joiner = w->r->ranks + w->growths++;
+	w->waiting &= ~(1u << board->joiner);
+	board->life = w->life;
+	board->ranks = __builtin_popcount(watch_survivors(w));
+	atomic_store(&board->growths, w->growths);
+	if (!watch_await(w, watch_have_grown, GROW_S)) {
+		hang(w, "have grown");
+		return false;
+	}
+	board->tally.growths++;
+	return judge_growth(w);
 }
 
 static bool survive_pause(struct watch *w)
@@ -302,7 +348,7 @@ static bool survive_shut(struct watch *w)
 {
 	/* It may be a connection that nobody needs any more. */
 	if (watch_await(w, watch_know, UNHURT_S))
-		return learn(w) && go_on(w);
+		return learn(w) && go_on(w) && grow(w);
 	if (watch_none_knows(w) &&
 	    watch_await(w, watch_went_on_or_know, GO_ON_S) &&
 	    watch_none_knows(w))
@@ -337,7 +383,7 @@ static bool one_event(struct watch *w)
 	case EVENT_STOP:
 		return survive_stop(w);
 	default:
-		return learn(w) && go_on(w);
+		return learn(w) && go_on(w) && grow(w);
 	}
 }
 
@@ -379,7 +425,7 @@ static void end_all(struct watch *w)
 	atomic_store(&board->leave, true);
 	if (!watch_await(w, watch_are_gone, LEAVE_S))
 		hang(w, "have ended");
-	for (int s = 0; s < w->r->ranks; s++)
+	for (int s = 0; s < w->seats; s++)
 		if (watch_phase(s) != GONE)
 			kill(job_pid(s), SIGKILL);
 }
@@ -388,6 +434,8 @@ void supervisor_run(const void *arg)
 {
 	struct watch w = {.r = arg};
 
+	w.seats = w.r->ranks + w.r->spares;
+	w.waiting = (1u << w.seats) - (1u << w.r->ranks);
 	w.random = w.r->seed * 40503u + 7;
 	if (w.r->kind == ROUND_INIT)
 		disturb_init(&w);

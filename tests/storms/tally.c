@@ -111,12 +111,12 @@ void tally_print(const struct tally *t, FILE *to)
 	}
 	print_row(&sum, "all", to);
 	fprintf(to,
-		"%u rounds, %u shrinks (slowest %.3f s), %lu calls of ranks, "
-		"all verified\n"
+		"%u rounds, %u shrinks (slowest %.3f s), %u growths, %lu calls "
+		"of ranks, all verified\n"
 		"at most %d descriptors and %ld KiB more than before, after "
 		"destroy\n",
-		t->rounds, t->shrinks, t->slowest_shrink_s, t->calls,
-		t->most_descriptors, t->most_grown / 1024);
+		t->rounds, t->shrinks, t->slowest_shrink_s, t->growths,
+		t->calls, t->most_descriptors, t->most_grown / 1024);
 	if (t->stops)
 		fprintf(to,
 			"%u of %u time-outs named the very rank that was "

@@ -16,7 +16,7 @@ enum tally_fault {
 	TALLY_UNNAMED, /* the error of a survivor names another rank, or has
 			* another status, than the event calls for */
 	TALLY_CRASH,   /* a survivor ended by itself */
-	TALLY_SHRINK,  /* a majority lives and cannot go on */
+	TALLY_SHRINK,  /* a majority lives and cannot shrink or grow */
 	TALLY_SPLIT,   /* survivors go on as several parties, or with too few */
 	TALLY_LEFT,    /* descriptors, memory, threads are left over */
 	TALLY_OTHER,   /* anything else that a rank finds wrong */
@@ -31,7 +31,7 @@ struct tally {
 		unsigned known;
 		double sum_s, longest_s;
 	} row[EVENT_KINDS];
-	unsigned rounds, shrinks;
+	unsigned rounds, shrinks, growths;
 	/* SIGSTOP for good, and where all texts named that very rank */
 	unsigned stops, stops_found;
 	unsigned long calls;

@@ -13,12 +13,12 @@
 
 bool watch_survives(const struct watch *w, int seat)
 {
-	return !((w->dead | w->stopped) >> seat & 1);
+	return !((w->dead | w->stopped | w->waiting) >> seat & 1);
 }
 
 unsigned watch_survivors(const struct watch *w)
 {
-	return ((1u << w->r->ranks) - 1) & ~(w->dead | w->stopped);
+	return ((1u << w->seats) - 1) & ~(w->dead | w->stopped | w->waiting);
 }
 
 int watch_phase(int seat)
@@ -28,7 +28,7 @@ int watch_phase(int seat)
 
 bool watch_lost(const struct watch *w)
 {
-	for (int s = 0; s < w->r->ranks; s++)
+	for (int s = 0; s < w->seats; s++)
 		if (watch_survives(w, s) && watch_phase(s) != GONE &&
 		    kill(job_pid(s), 0) && errno == ESRCH &&
 		    watch_phase(s) != GONE)
@@ -55,7 +55,7 @@ bool watch_await(const struct watch *w, watch_condition *met, double seconds)
 
 #define ALL(w, what)                                         \
 	do {                                                 \
-		for (int s = 0; s < (w)->r->ranks; s++) {    \
+		for (int s = 0; s < w->seats; s++) {         \
 			struct seat *at = &board->seat[s];   \
                                                              \
 			if (watch_survives(w, s) && !(what)) \
@@ -94,6 +94,11 @@ bool watch_have_shrunk(const struct watch *w)
 {
 	ALL(w, atomic_load(&at->shrunk) > w->life ||
 		       atomic_load(&at->phase) >= LEAVING);
+}
+
+bool watch_have_grown(const struct watch *w)
+{
+	ALL(w, atomic_load(&at->grown) == w->growths);
 }
 
 bool watch_are_gone(const struct watch *w)

@@ -11,6 +11,9 @@
 
 struct watch {
 	const struct round *r;
+	int seats;        /* ranks and spares */
+	unsigned waiting; /* bit s: a spare that has not joined */
+	int growths;
 	unsigned random;
 	unsigned dead;    /* bit s: seat s has ended, or is to */
 	unsigned stopped; /* by SIGSTOP, for good */
@@ -21,7 +24,7 @@ struct watch {
 	unsigned calls[BOARD_RANKS]; /* then */
 };
 
-/* Neither ended nor stopped by an event */
+/* Takes part, and is neither ended nor stopped by an event */
 bool watch_survives(const struct watch *w, int seat);
 /* Seats: bit s for each. */
 unsigned watch_survivors(const struct watch *w);
@@ -37,6 +40,6 @@ bool watch_await(const struct watch *w, watch_condition *met, double seconds);
 /* Of all survivors each */
 watch_condition watch_work, watch_are_about_to_meet, watch_know,
 	watch_none_knows, watch_went_on_or_know, watch_have_shrunk,
-	watch_are_gone;
+	watch_have_grown, watch_are_gone;
 
 #endif
