@@ -168,11 +168,26 @@ static void give_way(void)
 		rest(NAP_US);
 }
 
+static void take_back(struct dicomm_comm *comm)
+{
+	for (;;) {
+		int was = COMM_LENT;
+
+		if (atomic_compare_exchange_strong(&comm->lent, &was,
+						   COMM_KEPT) ||
+		    was == COMM_KEPT)
+			return;
+		if (was != COMM_TAKEN ||
+		    atomic_compare_exchange_strong(&comm->lent, &was,
+						   COMM_RECALLED))
+			give_way();
+	}
+}
+
 void share_lend(struct dicomm_comm *comm, unsigned us)
 {
 	unsigned returns = atomic_load(&comm->returns);
 	uint64_t end = clock_ns() + LEND_NS;
-	int was;
 
 	atomic_store(&comm->lent, COMM_LENT);
 	if (us)
@@ -180,13 +195,7 @@ void share_lend(struct dicomm_comm *comm, unsigned us)
 	while (!us && atomic_load(&comm->returns) == returns &&
 	       share_is_wanted(comm) && clock_ns() < end)
 		give_way();
-	for (;;) {
-		was = COMM_LENT;
-		if (atomic_compare_exchange_strong(&comm->lent, &was,
-						   COMM_KEPT))
-			return;
-		give_way();
-	}
+	take_back(comm);
 }
 
 bool share_take(struct dicomm_comm *comm)
@@ -203,8 +212,12 @@ bool share_take(struct dicomm_comm *comm)
 
 void share_return(struct dicomm_comm *comm)
 {
-	if (atomic_load(&comm->lent) != COMM_TAKEN)
+	int was = atomic_load(&comm->lent);
+
+	if (was != COMM_TAKEN && was != COMM_RECALLED)
 		return;
 	atomic_fetch_add(&comm->returns, 1);
-	atomic_store(&comm->lent, COMM_LENT);
+	was = COMM_TAKEN;
+	if (!atomic_compare_exchange_strong(&comm->lent, &was, COMM_LENT))
+		atomic_store(&comm->lent, COMM_KEPT);
 }

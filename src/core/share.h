@@ -9,7 +9,9 @@
  * driver (src/stream/driver.c), and so are all later calls until the queued
  * ones have ended. So at most two threads need the data path: the thread
  * inside, and the driver. The thread inside lends it whenever it has to wait,
- * and the driver takes it for one turn at a time.
+ * and the driver takes it for one turn at a time. Then the thread inside gets
+ * it back, for a turn of its own: a driver that looks again at once would leave
+ * it no moment to take it.
  *
  * The call of the thread inside may be one that the engine does not know (the
  * fast path). Before it lends, it puts an operation into the queue of that
@@ -23,7 +25,9 @@
 /* The holder while cross_progress.c polls */
 #define SHARE_POLLER ((void *)1)
 
-enum comm_lent { COMM_KEPT, COMM_LENT, COMM_TAKEN };
+/* Who has the data path. Recalled: the driver has it, and is to give it back to
+ * the thread inside, not to take it again itself. */
+enum comm_lent { COMM_KEPT, COMM_LENT, COMM_TAKEN, COMM_RECALLED };
 
 static inline bool share_is(const struct dicomm_comm *comm)
 {

@@ -3,11 +3,13 @@
  * gets its own result, and nobody waits for ever. */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
@@ -16,6 +18,7 @@
 #define THREADS 3
 #define ROUNDS 40
 #define MANY_THREADS 8
+#define TURNS_ON_A_CORE 500
 /* Without optimisation, threads do more to each other in between. */
 #ifdef __OPTIMIZE__
 #define SHORT_GROUPS_S 0.5
@@ -277,6 +280,59 @@ START_TEST(short_groups_of_many_threads_end)
 {
 	job_run(&(struct job){
 		.run = short_groups, .ranks = 1, .timeout_s = 60});
+}
+END_TEST
+
+/* Threads of all ranks share a core: what one of them holds while it gives way,
+ * the others must get nevertheless. */
+static void *pass_around(void *arg)
+{
+	struct worker *w = arg;
+	struct job_rank *me = w->me;
+	int next = (me->rank + 1) % me->ranks;
+	int before = (me->rank + me->ranks - 1) % me->ranks;
+
+	for (int i = 0; i < TURNS_ON_A_CORE; i++) {
+		int mine = i * 10 + me->rank, theirs = -1;
+
+		JOB_TRY(dicomm_group_start());
+		JOB_TRY(dicomm_send_tag(&mine, 1, DICOMM_INT32, next,
+					w->number + 1, me->comm, NULL));
+		JOB_TRY(dicomm_recv_tag(&theirs, 1, DICOMM_INT32, before,
+					w->number + 1, me->comm, NULL, NULL));
+		JOB_TRY(dicomm_group_end());
+		JOB_CHECK(theirs == i * 10 + before, "thread %d, turn %d: %d",
+			  w->number, i, theirs);
+	}
+	return NULL;
+}
+
+static void share_a_core(struct job_rank *me)
+{
+	struct rusage used;
+	cpu_set_t cores, one;
+
+	CPU_ZERO(&cores);
+	CPU_ZERO(&one);
+	JOB_CHECK(!sched_getaffinity(0, sizeof(cores), &cores), "affinity: %m");
+	for (size_t c = 0; c < CPU_SETSIZE && !CPU_COUNT(&one); c++)
+		if (CPU_ISSET(c, &cores))
+			CPU_SET(c, &one);
+	JOB_CHECK(!sched_setaffinity(0, sizeof(one), &one), "affinity: %m");
+	run_all(me, THREADS, pass_around);
+	JOB_CHECK(!getrusage(RUSAGE_SELF, &used), "getrusage: %m");
+	JOB_CHECK(used.ru_utime.tv_sec + used.ru_stime.tv_sec <
+			  (job_is_sanitized() ? 40 : 5),
+		  "%d turns took %d s of processor time", TURNS_ON_A_CORE,
+		  (int)(used.ru_utime.tv_sec + used.ru_stime.tv_sec));
+}
+
+START_TEST(threads_that_share_a_core_take_turns)
+{
+	job_run(&(struct job){.run = share_a_core,
+			      .ranks = 4,
+			      .timeout_s = 60,
+			      .env = {routes[_i]}});
 }
 END_TEST
 
@@ -592,6 +648,7 @@ int main(void)
 	suite_add_tcase(suite, t);
 	tcase_set_timeout(g, 100);
 	tcase_add_test(g, short_groups_of_many_threads_end);
+	tcase_add_loop_test(g, threads_that_share_a_core_take_turns, 0, ROUTES);
 	suite_add_tcase(suite, g);
 	return runner_main(suite);
 }
