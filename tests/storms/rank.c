@@ -258,7 +258,7 @@ static void check_left(const struct residue *before, long memory,
 	residue_count(&now);
 	seat->descriptors = now.descriptors - before->descriptors;
 	seat->memory = memory_used() - memory;
-	JOB_CHECK(seat->memory < MEMORY_KEPT * (r->ucx ? 1 + 4 * deaths : 1),
+	JOB_CHECK(seat->memory < MEMORY_KEPT * (r->ucx ? 1 + 12 * deaths : 1),
 		  "%ld bytes of memory are left after %d deaths", seat->memory,
 		  deaths);
 }
