@@ -380,7 +380,7 @@ bool sock_is_self_connected(int fd)
 
 static int connect_result(int fd)
 {
-	const struct linger off = {.l_onoff = 1};
+	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 	socklen_t len = sizeof(int);
 	int err = 0;
 
@@ -388,8 +388,9 @@ static int connect_result(int fd)
 		return errno;
 	if (err || !sock_is_self_connected(fd))
 		return err;
-	/* Without this, the port stays in use for a minute after the close. */
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+	/* Without this, the port stays in use for a minute after a shutdown or
+	 * the close. */
+	connect(fd, &nobody, sizeof(nobody));
 	return ECONNREFUSED;
 }
 
