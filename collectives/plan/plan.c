@@ -517,3 +517,29 @@ dicomm_result_t plan_finish(struct plan *p)
 	trim(p);
 	return p->status;
 }
+
+/* Spreads the numbers of `n` ranks over those of all. */
+static bool spread(uint32_t **numbers, const uint32_t *of, int n, int ranks)
+{
+	uint32_t *all = calloc((size_t)ranks, sizeof(*all));
+
+	if (!all)
+		return false;
+	for (int i = 0; i < n; i++)
+		all[of[i]] = (*numbers)[i];
+	free(*numbers);
+	*numbers = all;
+	return true;
+}
+
+dicomm_result_t plan_among(struct plan *p, const uint32_t *of, int ranks)
+{
+	if (!spread(&p->sends_to, of, p->ranks, ranks) ||
+	    !spread(&p->recvs_from, of, p->ranks, ranks))
+		return p->status = no_memory(p);
+	for (uint32_t i = 0; i < p->nsteps; i++)
+		if (p->steps[i].peer >= 0)
+			p->steps[i].peer = (int)of[p->steps[i].peer];
+	p->ranks = ranks;
+	return DICOMM_SUCCESS;
+}

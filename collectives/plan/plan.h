@@ -239,6 +239,11 @@ uint32_t plan_scratch(struct plan *p, uint32_t n);
  * or an append before it, ran out of memory. */
 dicomm_result_t plan_finish(struct plan *p);
 
+/* Turns the plan of some ranks of a communicator of `ranks` ranks, which is
+ * finished, into one of that communicator: rank i is its rank of[i]. Returns
+ * DICOMM_ERR_NO_MEMORY if there is no memory. */
+dicomm_result_t plan_among(struct plan *p, const uint32_t *of, int ranks);
+
 /* Returns the memory that the plan occupies, in bytes. */
 size_t plan_bytes(const struct plan *p);
 

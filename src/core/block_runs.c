@@ -112,7 +112,8 @@ dicomm_result_t block_runs_register(struct dicomm_comm *comm,
 {
 	dicomm_result_t status;
 
-	TRY(block_runs_find(call, comm->rank, comm->ranks, buffer, runs));
+	TRY(block_runs_find(call, call_rank(call, comm->rank),
+			    call_ranks(call, comm->ranks), buffer, runs));
 	for (size_t i = 0; i < runs->n; i++) {
 		struct block_run *r = &runs->run[i];
 

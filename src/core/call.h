@@ -45,6 +45,17 @@ enum call_function {
 	CALL_FUNCTIONS
 };
 
+/* The ranks of a communicator that do a collective among themselves, while the
+ * others do it among others, or not at all. All ranks of the communicator make
+ * the call, since they count their collectives. Whoever makes the struct keeps
+ * it until no prepared call can use it any more: as long as the
+ * communicator. */
+struct call_group {
+	int rank, ranks;    /* this rank's number among them */
+	const uint32_t *of; /* [ranks]: their ranks of the communicator */
+	const struct links *links; /* between them; NULL: one host */
+};
+
 struct call {
 	const struct operation_kind *kind; /* of its operation */
 	unsigned function;                 /* enum coll or enum call_function */
@@ -78,7 +89,23 @@ struct call {
 	const struct local_work *work; /* of local_kind */
 	/* One-sided; whoever makes it keeps it until the operation ends. */
 	struct window_call *window;
+	/* NULL: of all ranks. Root and blocks are counted among the group, and
+	 * the result is never divided or scaled by the group's size: an average
+	 * is of all ranks. */
+	const struct call_group *among;
 };
+
+/* Return this rank's number among those of the call, and their number; `rank`
+ * and `ranks` are those of the communicator. */
+static inline int call_rank(const struct call *call, int rank)
+{
+	return call->among ? call->among->rank : rank;
+}
+
+static inline int call_ranks(const struct call *call, int ranks)
+{
+	return call->among ? call->among->ranks : ranks;
+}
 
 /* Returns the elements that pass to a peer (out) or from it, in a collective
  * whose ranks know them in pairs. A rank that is not the root of a gatherv or

@@ -455,7 +455,8 @@ void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		const char *base = b == PLAN_SEND ? call->send : call->recv;
 
-		call_touches(call, comm->rank, comm->ranks, b, &first, &bytes);
+		call_touches(call, call_rank(call, comm->rank),
+			     call_ranks(call, comm->ranks), b, &first, &bytes);
 		if (base && bytes)
 			find_access(comm->dev->user_buffers, base + first,
 				    bytes, call, b);

@@ -117,7 +117,8 @@ static dicomm_result_t register_buffers(struct operation *op)
 						&op->runs[b]));
 			continue;
 		}
-		call_touches(&op->call, comm->rank, comm->ranks, b, &first,
+		call_touches(&op->call, call_rank(&op->call, comm->rank),
+			     call_ranks(&op->call, comm->ranks), b, &first,
 			     &bytes);
 		if (base && bytes)
 			TRY(comm_mem_register(op->comm,

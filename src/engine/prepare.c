@@ -42,9 +42,10 @@ static uint64_t longest_block(const struct dicomm_comm *comm,
 	if (!coll_has_counts(call->function))
 		return call->count;
 	if (call->counts)
-		return largest(call->counts, (uint32_t)comm->ranks, 0);
-	call_layout(call->function, comm->rank, comm->ranks, call->root, &send,
-		    &recv);
+		return largest(call->counts,
+			       (uint32_t)call_ranks(call, comm->ranks), 0);
+	call_layout(call->function, call_rank(call, comm->rank),
+		    call_ranks(call, comm->ranks), call->root, &send, &recv);
 	most = largest(call->send_counts, send, most);
 	return largest(call->recv_counts, recv, most);
 }
@@ -70,14 +71,14 @@ static uint64_t size_for_selection(const struct dicomm_comm *comm,
 	case COLL_ALLGATHERV:
 	case COLL_REDUCE_SCATTERV:
 		n = 0;
-		for (int r = 0; r < comm->ranks; r++)
+		for (int r = 0; r < call_ranks(call, comm->ranks); r++)
 			n += call->counts[r];
 		break;
 	case COLL_BARRIER:
 		n = 1;
 		break;
 	default:
-		n *= (uint64_t)comm->ranks;
+		n *= (uint64_t)call_ranks(call, comm->ranks);
 	}
 	return n * elem_bytes;
 }
@@ -335,7 +336,7 @@ static uint64_t result_bytes(const struct prepared *e,
 	case COLL_ALLTOALLV:
 	case COLL_GATHER:
 	case COLL_GATHERV:
-		return block * (uint64_t)comm->ranks;
+		return block * (uint64_t)call_ranks(call, comm->ranks);
 	default:
 		return block;
 	}
@@ -349,7 +350,8 @@ static void record_buffers(struct prepared *e, const struct dicomm_comm *comm,
 	uint32_t send, recv;
 
 	e->in_place_distance = 1;
-	if (coll_has_counts(call->function) || call->function == COLL_BARRIER)
+	if (coll_has_counts(call->function) || call->function == COLL_BARRIER ||
+	    call->among)
 		return;
 	call_layout(call->function, comm->rank, comm->ranks, call->root, &send,
 		    &recv);
@@ -373,16 +375,17 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 			    const struct call *call)
 {
 	struct shape shape = {.coll = (enum coll)call->function,
-			      .rank = comm->rank,
-			      .ranks = comm->ranks,
+			      .rank = call_rank(call, comm->rank),
+			      .ranks = call_ranks(call, comm->ranks),
 			      .root = call->root,
 			      .in_place = e->key.in_place,
-			      .links = comm->links};
-	uint64_t bytes;
+			      .links = call->among ? call->among->links
+						   : comm->links};
+	uint64_t bytes = 0;
 
 	e->elem_bytes = call_elem_bytes(call);
 	e->align = e->elem_bytes > 64 ? 1 : 64 / e->elem_bytes;
-	e->signature = call_signature(call, comm->ranks);
+	e->signature = call_signature(call, call_ranks(call, comm->ranks));
 	TRY(find_kernels(e, comm, call, &shape));
 	if (call->function >= COLL_KINDS) {
 		e->class = TP_POINT_TO_POINT;
@@ -393,12 +396,15 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 		TRY(select_algorithm(&comm->table, &shape, bytes,
 				     &e->algorithm));
 		TRY(algorithm_plan(e->algorithm, &shape, &e->plan));
+	}
+	if (call->among)
+		TRY(plan_among(&e->plan, call->among->of, comm->ranks));
+	else if (call->function < COLL_KINDS)
 		TRY(drift_expected(comm, call, &shape, bytes, e->algorithm,
 				   &e->expected_ns));
-	}
 	record_buffers(e, comm, call);
 	e->log_what = call_log_what(call, e->signature);
-	e->log_count = call_log_count(call, comm->ranks);
+	e->log_count = call_log_count(call, call_ranks(call, comm->ranks));
 	size_slices(e, comm, longest_block(comm, call));
 	/* The result of a broadcast is read again soon, so keep it in the
 	 * caches. */
@@ -411,7 +417,8 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 	find_incast(e);
 	if (!comm->device_memory)
 		find_blocked(e);
-	return fast_path_build(e, comm, call);
+	/* prepared_quick() knows calls of all ranks only. */
+	return call->among ? DICOMM_SUCCESS : fast_path_build(e, comm, call);
 }
 
 static void destroy(struct prepared *e)
@@ -455,7 +462,8 @@ static bool matches(const struct prepared *e, const struct call_key *k)
 	return e && e->key.count == k->count &&
 	       e->key.function == k->function && e->key.type == k->type &&
 	       e->key.op == k->op && e->key.root == k->root &&
-	       e->key.in_place == k->in_place && e->key.epoch == k->epoch;
+	       e->key.in_place == k->in_place && e->key.epoch == k->epoch &&
+	       e->key.among == k->among;
 }
 
 dicomm_result_t prepare_get(struct dicomm_comm *comm, const struct call *call,
@@ -464,7 +472,9 @@ dicomm_result_t prepare_get(struct dicomm_comm *comm, const struct call *call,
 	struct call_key key = {
 		.function = (uint8_t)call->function,
 		.type = (uint8_t)call->type,
-		.in_place = call_in_place(call, comm->rank, comm->ranks),
+		.in_place = call_in_place(call, call_rank(call, comm->rank),
+					  call_ranks(call, comm->ranks)),
+		.among = call->among,
 		.op = (int32_t)call->op,
 		.root = call->root,
 		.epoch = comm->links_epoch,

@@ -21,6 +21,7 @@ struct call_key {
 	bool in_place;
 	int32_t op, root;
 	uint32_t epoch; /* comm.links_epoch when it was prepared */
+	const struct call_group *among;
 	uint64_t count;
 };
 
