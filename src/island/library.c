@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opens the vendor's library, and looks what it is. */
+#include "src/island/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/library.h"
+#include "src/base/log.h"
+
+#define OWN "own:"
+/* The sanitizers' allocators do not work in a library that finds its own
+ * symbols first. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FLAGS (RTLD_NOW | RTLD_LOCAL)
+#else
+/* A program may have loaded this library's nccl functions for all to find. The
+ * vendor's library calls its own. */
+#define FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)
+#endif
+
+#define NEEDS(field, symbol) \
+	LIBRARY_SYMBOL(struct vendor_functions, field, symbol, true)
+static const struct library_function functions[] = {
+	NEEDS(get_version, ncclGetVersion) NEEDS(
+		get_unique_id,
+		ncclGetUniqueId) NEEDS(init,
+				       ncclCommInitRankConfig) NEEDS(finalize,
+								     ncclCommFinalize)
+		NEEDS(destroy, ncclCommDestroy) NEEDS(abort, ncclCommAbort) NEEDS(
+			async_error,
+			ncclCommGetAsyncError) NEEDS(error_string,
+						     ncclGetErrorString)
+			NEEDS(allreduce, ncclAllReduce) NEEDS(
+				reduce, ncclReduce) NEEDS(broadcast,
+							  ncclBroadcast)
+				NEEDS(reduce_scatter, ncclReduceScatter) NEEDS(
+					allgather,
+					ncclAllGather) NEEDS(send, ncclSend)
+					NEEDS(recv, ncclRecv) NEEDS(
+						group_start,
+						ncclGroupStart) NEEDS(group_end,
+								      ncclGroupEnd)
+						LIBRARY_SYMBOL(
+							struct vendor_functions,
+							islands_off,
+							ncclDicommIslandsOff,
+							false) LIBRARY_END};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* One for each path; they stay, as their threads may. */
+static struct opened {
+	char path[256];
+	struct island_library library;
+	struct opened *next;
+} * opened;
+
+static const char *default_path(const char *kind)
+{
+	return strcmp(kind, "hip") ? "libnccl.so.2" : "librccl.so.1";
+}
+
+static bool fill(struct island_library *l, bool want_own, char *why, size_t len)
+{
+	void *handle = dlopen(l->path, FLAGS);
+
+	if (!handle) {
+		snprintf(why, len, "%s", dlerror());
+		return false;
+	}
+	if (!library_fill(handle, l->path, functions, &l->f, why, len))
+		return false;
+	l->own = l->f.islands_off != NULL;
+	if (l->own && !want_own) {
+		snprintf(why, len, "%s is libdicomm's own, not a vendor's",
+			 l->path);
+		return false;
+	}
+	if (!l->own && want_own) {
+		snprintf(why, len, "%s is not libdicomm's own", l->path);
+		return false;
+	}
+	if (l->own)
+		l->f.islands_off();
+	if (l->f.get_version(&l->version) != VENDOR_SUCCESS)
+		l->version = 0;
+	return true;
+}
+
+/* With the lock held */
+static const struct island_library *find(const char *path, bool own, char *why,
+					 size_t len)
+{
+	struct opened *o = opened;
+
+	while (o && (strcmp(o->path, path) || o->library.own != own))
+		o = o->next;
+	if (o)
+		return &o->library;
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		snprintf(why, len, "no memory for %s", path);
+		return NULL;
+	}
+	snprintf(o->path, sizeof(o->path), "%s", path);
+	snprintf(o->library.path, sizeof(o->library.path), "%s", path);
+	if (!fill(&o->library, own, why, len)) {
+		free(o);
+		return NULL;
+	}
+	log_info("island: %s, version %d", path, o->library.version);
+	o->next = opened;
+	opened = o;
+	return &o->library;
+}
+
+const struct island_library *
+island_library_open(const char *kind, const char *path, char *why, size_t len)
+{
+	bool own = !strncmp(path, OWN, strlen(OWN));
+	const struct island_library *l;
+
+	if (own)
+		path += strlen(OWN);
+	if (!*path)
+		path = default_path(kind);
+	if (strcmp(kind, "cuda") && strcmp(kind, "hip") && !own) {
+		snprintf(why, len,
+			 "no vendor's library serves ranks of kind %s", kind);
+		return NULL;
+	}
+	if (strlen(path) >= sizeof(l->path)) {
+		snprintf(why, len, "%.40s...: a path of more than %zu bytes",
+			 path, sizeof(l->path) - 1);
+		return NULL;
+	}
+	pthread_mutex_lock(&lock);
+	l = find(path, own, why, len);
+	pthread_mutex_unlock(&lock);
+	return l;
+}
