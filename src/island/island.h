@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Islands: the ranks of a host on devices of one kind, with a communicator of
+ * the vendor's own library. A collective goes by that library inside islands
+ * and by this one between them, so that each byte enters an island once.
+ *
+ * A message is cut into as many pieces as the largest island has ranks. In each
+ * island, a piece has one owner: member number piece % size. The owners of a
+ * piece are a group of the communicator (struct call_group), which does its
+ * part between the islands.
+ *
+ * Threads: calls are made by the user's threads, one at a time (`calls`). A
+ * thread of the island aborts the vendor's communicator when ours breaks.
+ */
+#ifndef DICOMM_ISLAND_ISLAND_H
+#define DICOMM_ISLAND_ISLAND_H
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "src/core/comm.h"
+#include "src/island/library.h"
+
+struct island {
+	struct dicomm_comm *comm;
+	const struct island_library *library; /* NULL: this rank is alone */
+	/* NULL as above, or ended */
+	_Atomic(struct vendor_comm *) vendor;
+	/* Why there are none, for explain; "": there are. */
+	char why[256];
+	uint32_t islands, mine;
+	uint32_t *of;    /* [rank]: its island */
+	uint32_t *index; /* [rank]: its number in its island */
+	uint32_t *size;  /* [island] */
+	uint32_t *rank;  /* [first[island] + index]: the rank */
+	uint32_t *first; /* [islands] */
+	uint32_t pieces;
+	bool equal;       /* all islands are of one size */
+	bool consecutive; /* as are the ranks of each */
+	/* Groups of owners, one for each call that makes the part between
+	 * islands: if islands are equal, one, since each rank owns one piece;
+	 * otherwise one for each piece. */
+	uint32_t rounds;
+	struct call_group *groups; /* [rounds] */
+	/* Least bytes of the longer buffer for which islands are predicted to
+	 * be faster; UINT64_MAX: never. */
+	uint64_t least[COLL_KINDS];
+
+	pthread_mutex_t calls;
+	_Atomic(void *) caller; /* __builtin_thread_pointer(), in a call */
+	/* Guards `vendor` where its functions only queue work. */
+	pthread_mutex_t lock;
+	sem_t broken; /* ours broke, or ends */
+	bool has_thread, finalized;
+	_Atomic bool closing;
+	pthread_t thread;
+	/* Memory for sums that are no result of this rank: of operations.c, one
+	 * for each stream of the device, or one. */
+	struct island_scratch *scratch;
+};
+
+/* The setting of this rank: its config's, else the variable's */
+const char *island_wish(const struct dicomm_comm *comm);
+/*
+ * Forms the islands, at the end of setup, if the ranks want any. All ranks call
+ * it. With "auto" a rank that cannot take part leaves all ranks without
+ * islands; comm_explain says why. Otherwise that is an error.
+ */
+dicomm_result_t island_open(struct dicomm_comm *comm);
+/* Ends the vendor's communicator once all has been done: bounded. */
+void island_finalize(struct dicomm_comm *comm);
+void island_close(struct dicomm_comm *comm);
+
+/* Is this collective done by islands? All ranks answer alike. */
+bool island_takes(const struct dicomm_comm *comm, const struct call *call);
+/* Does it: blocks on a host rank; on a rank of a device it is queued on the
+ * stream. */
+dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
+			    dicomm_stream_t stream);
+
+/* Is this a signal handler that has interrupted such a call? Takes no lock. */
+bool island_is_inside(const struct dicomm_comm *comm);
+
+/* Says, in one line, whether a collective of so many bytes goes by islands. */
+void island_explain(const struct dicomm_comm *comm, enum coll coll,
+		    uint64_t bytes, dicomm_datatype_t type, char *text,
+		    size_t len);
+
+/* The rest is for the files of this folder. */
+
+/* Waits until what was begun on the vendor's communicator is ready, for
+ * `timeout_ms` at most (0: no limit). `result` is what the function returned,
+ * `what` its name. Returns the error, logged. */
+dicomm_result_t island_settle(struct island *is, struct vendor_comm *vendor,
+			      int result, const char *what, int timeout_ms);
+
+void island_free_scratch(struct island *is);
+
+/* Returns the owner of a piece in an island. */
+static inline uint32_t island_owner(const struct island *is, uint32_t island,
+				    uint32_t piece)
+{
+	return is->rank[is->first[island] + piece % is->size[island]];
+}
+
+#endif
