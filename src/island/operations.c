@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives of islands, each in three parts: the vendor's library reduces or
+ * spreads within each island, the owners of each piece do their part between
+ * islands, and the vendor's library spreads the result.
+ *
+ *   allreduce       reduce-scatter, all-reduce, all-gather
+ *   reduce_scatter  reduce of each block to an owner, reduce-scatter
+ *   reduce          reduce-scatter, reduce to the root's island, sends
+ *   allgather       all-gather, broadcasts
+ *   broadcast       broadcast in the root's island, broadcast, all-gather
+ *
+ * The parts follow each other on the caller's stream, which nothing waits for;
+ * on a host rank each of them blocks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/cancel.h"
+#include "src/base/log.h"
+#include "src/base/type.h"
+#include "src/core/fault.h"
+#include "src/core/memory.h"
+#include "src/island/island.h"
+#include "src/stream/submit.h"
+
+struct island_scratch {
+	const void *stream;
+	uint8_t *at;
+	size_t bytes;
+	struct island_scratch *next;
+};
+
+/* A collective, as its parts see it */
+struct job {
+	struct island *is;
+	const struct vendor_functions *f;
+	struct vendor_comm *vendor;
+	dicomm_stream_t stream;
+	enum coll coll;
+	dicomm_datatype_t type;
+	dicomm_redop_t op;
+	int root;
+	size_t count, elem; /* of a block, as in struct call */
+	const uint8_t *send;
+	uint8_t *recv;
+	uint8_t *scratch;
+	uint32_t me, size; /* this rank's number in its island, of so many */
+};
+
+/* ---- what is done by islands ---- */
+
+/* Types that all versions of NCCL know. Islands add up before they divide,
+ * which float16 may not have room for. */
+static bool reduces_so(const struct call *call)
+{
+	if (call->type > DICOMM_BFLOAT16)
+		return false;
+	switch (call->op) {
+	case DICOMM_SUM:
+	case DICOMM_PROD:
+	case DICOMM_MAX:
+	case DICOMM_MIN:
+		return true;
+	case DICOMM_AVG:
+		return call->type != DICOMM_FLOAT16;
+	default:
+		return false;
+	}
+}
+
+static const char *obstacle(const struct island *is, enum coll coll,
+			    uint64_t bytes)
+{
+	if (*is->why)
+		return is->why;
+	switch (coll) {
+	case COLL_ALLREDUCE:
+	case COLL_REDUCE:
+	case COLL_BROADCAST:
+	case COLL_REDUCE_SCATTER:
+	case COLL_ALLGATHER:
+		break;
+	default:
+		return "not for this collective";
+	}
+	return bytes < is->least[coll] ? "predicted to be slower" : NULL;
+}
+
+bool island_takes(const struct dicomm_comm *comm, const struct call *call)
+{
+	const struct island *is = comm->island;
+	uint64_t bytes = call->count * type_bytes(call->type);
+
+	if (!comm->has_islands || call->coll > COLL_ALLGATHER ||
+	    call->count < is->pieces)
+		return false;
+	if (call->coll == COLL_REDUCE_SCATTER || call->coll == COLL_ALLGATHER)
+		bytes *= (uint64_t)comm->ranks;
+	return !obstacle(is, call->coll, bytes) &&
+	       (!coll_reduces(call->coll) || reduces_so(call));
+}
+
+void island_explain(const struct dicomm_comm *comm, enum coll coll,
+		    uint64_t bytes, dicomm_datatype_t type, char *text,
+		    size_t len)
+{
+	const struct island *is = comm->island;
+	const char *why;
+
+	if (len)
+		*text = '\0';
+	if (!is)
+		return;
+	why = obstacle(is, coll, bytes);
+	if (!why && coll_reduces(coll) && type > DICOMM_BFLOAT16)
+		why = "the vendor's library lacks the type";
+	if (why)
+		snprintf(text, len, "  vendor islands: no: %s\n", why);
+	else
+		snprintf(
+			text, len,
+			"  vendor islands: %u, by %s, for calls that are in no "
+			"group%s\n",
+			is->islands, is->library ? is->library->path : "others",
+			comm->dev ? "" : " and on no stream");
+}
+
+/* ---- parts within an island ---- */
+
+static bool is_alone(const struct job *j)
+{
+	return j->size == 1;
+}
+
+/* Run what queues functions of the vendor's, as one group of these, unless this
+ * rank is alone. */
+static dicomm_result_t inside(struct job *j, int (*queue)(struct job *j),
+			      const char *what)
+{
+	struct island *is = j->is;
+	bool queued = is->comm->dev;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	int result, ended;
+
+	if (is_alone(j))
+		return DICOMM_SUCCESS;
+	/* On the host they block, until the thread of the island aborts. */
+	if (queued)
+		pthread_mutex_lock(&is->lock);
+	j->vendor = is->vendor;
+	if (!j->vendor || fault_is(is->comm)) {
+		status = fault_report(is->comm);
+	} else {
+		result = j->f->group_start();
+		if (result == VENDOR_SUCCESS) {
+			result = queue(j);
+			ended = j->f->group_end();
+			if (result == VENDOR_SUCCESS)
+				result = ended;
+		}
+		status = island_settle(is, j->vendor, result, what,
+				       is->comm->timeout_ms);
+	}
+	if (queued)
+		pthread_mutex_unlock(&is->lock);
+	if (status == DICOMM_SUCCESS || fault_is(is->comm))
+		return fault_is(is->comm) ? fault_report(is->comm) : status;
+	return fault_own(is->comm, status, -1);
+}
+
+/* Inside islands an average is a sum. */
+static int inner_op(const struct job *j)
+{
+	return j->op == DICOMM_AVG ? DICOMM_SUM : (int)j->op;
+}
+
+/* First element of a piece */
+static size_t cut(const struct job *j, uint32_t piece)
+{
+	uint32_t n = j->is->pieces;
+
+	return j->count / n * piece +
+	       (piece < j->count % n ? piece : j->count % n);
+}
+
+static size_t length(const struct job *j, uint32_t piece)
+{
+	return cut(j, piece + 1) - cut(j, piece);
+}
+
+/* Are all pieces as long as each other, with one for each rank? */
+static bool is_even(const struct job *j)
+{
+	return j->size == j->is->pieces && !(j->count % j->is->pieces);
+}
+
+static bool is_mine(const struct job *j, uint32_t piece)
+{
+	return piece % j->size == j->me;
+}
+
+/* Bytes of scratch for a piece */
+static size_t room(const struct job *j)
+{
+	return (j->count / j->is->pieces + 1) * j->elem;
+}
+
+/* Where an owner has the sum of a piece: in the result, or in scratch */
+static uint8_t *sum_of(const struct job *j, uint32_t piece)
+{
+	return j->scratch ? j->scratch + piece / j->size * room(j)
+			  : j->recv + cut(j, piece) * j->elem;
+}
+
+static int queue_reduce_scatter(struct job *j)
+{
+	int op = inner_op(j), type = (int)j->type, result = VENDOR_SUCCESS;
+
+	if (is_even(j))
+		return j->f->reduce_scatter(j->send, sum_of(j, j->me),
+					    length(j, 0), type, op, j->vendor,
+					    j->stream);
+	for (uint32_t p = 0; p < j->is->pieces && result == VENDOR_SUCCESS; p++)
+		result = j->f->reduce(j->send + cut(j, p) * j->elem,
+				      sum_of(j, p), length(j, p), type, op,
+				      (int)(p % j->size), j->vendor, j->stream);
+	return result;
+}
+
+static int queue_allgather(struct job *j)
+{
+	int type = (int)j->type, result = VENDOR_SUCCESS;
+
+	if (is_even(j))
+		return j->f->allgather(j->recv + cut(j, j->me) * j->elem,
+				       j->recv, length(j, 0), type, j->vendor,
+				       j->stream);
+	for (uint32_t p = 0; p < j->is->pieces && result == VENDOR_SUCCESS;
+	     p++) {
+		uint8_t *at = j->recv + cut(j, p) * j->elem;
+
+		result = j->f->broadcast(at, at, length(j, p), type,
+					 (int)(p % j->size), j->vendor,
+					 j->stream);
+	}
+	return result;
+}
+
+static int queue_broadcast(struct job *j)
+{
+	bool root = j->is->comm->rank == j->root;
+
+	return j->f->broadcast(root ? j->send : j->recv, j->recv, j->count,
+			       (int)j->type, (int)j->is->index[j->root],
+			       j->vendor, j->stream);
+}
+
+/* From the owners in the root's island to the root */
+static int queue_to_root(struct job *j)
+{
+	uint32_t root = j->is->index[j->root];
+	int result = VENDOR_SUCCESS;
+
+	for (uint32_t p = 0; p < j->is->pieces && result == VENDOR_SUCCESS;
+	     p++) {
+		uint32_t owner = p % j->size;
+
+		if (owner == root)
+			continue;
+		if (j->me == root)
+			result = j->f->recv(j->recv + cut(j, p) * j->elem,
+					    length(j, p), (int)j->type,
+					    (int)owner, j->vendor, j->stream);
+		else if (j->me == owner)
+			result = j->f->send(sum_of(j, p), length(j, p),
+					    (int)j->type, (int)root, j->vendor,
+					    j->stream);
+	}
+	return result;
+}
+
+/* Ranks with a number: its block passes to the islands by the owners of the
+ * piece of that number. Returns how many there are before an island. */
+static uint32_t numbered(const struct island *is, uint32_t number,
+			 uint32_t island)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < island; i++)
+		n += number < is->size[i];
+	return n;
+}
+
+/* First block of scratch with the sums for ranks of that number */
+static uint32_t first_slot(const struct job *j, uint32_t number)
+{
+	uint32_t slot = 0;
+
+	for (uint32_t n = j->me; n < number; n += j->size)
+		slot += numbered(j->is, n, j->is->islands);
+	return slot;
+}
+
+static size_t block_bytes(const struct job *j)
+{
+	return j->count * j->elem;
+}
+
+static int queue_block_sums(struct job *j)
+{
+	const struct island *is = j->is;
+	int result = VENDOR_SUCCESS;
+
+	for (uint32_t r = 0;
+	     r < (uint32_t)is->comm->ranks && result == VENDOR_SUCCESS; r++) {
+		uint32_t n = is->index[r];
+		uint8_t *to = j->scratch;
+
+		if (is_mine(j, n))
+			to += (first_slot(j, n) + numbered(is, n, is->of[r])) *
+			      block_bytes(j);
+		result = j->f->reduce(j->send + r * block_bytes(j), to,
+				      j->count, (int)j->type, inner_op(j),
+				      (int)(n % j->size), j->vendor, j->stream);
+	}
+	return result;
+}
+
+static int queue_blocks(struct job *j)
+{
+	const struct island *is = j->is;
+	bool even = is->equal && is->consecutive;
+	uint32_t step = even ? j->size : 1;
+	int result = VENDOR_SUCCESS;
+
+	for (uint32_t r = 0;
+	     r < (uint32_t)is->comm->ranks && result == VENDOR_SUCCESS;
+	     r += step) {
+		uint8_t *at = j->recv + r * block_bytes(j);
+
+		if (even)
+			result = j->f->allgather(at + j->me * block_bytes(j),
+						 at, j->count, (int)j->type,
+						 j->vendor, j->stream);
+		else
+			result = j->f->broadcast(at, at, j->count, (int)j->type,
+						 (int)(is->index[r] % j->size),
+						 j->vendor, j->stream);
+	}
+	return result;
+}
+
+/* ---- the part between islands ---- */
+
+/* Fills in the call for a piece, or the blocks of ranks with that number, of
+ * which this rank is the owner. */
+typedef dicomm_result_t between_fn(const struct job *j, uint32_t piece,
+				   struct call *call, size_t **counts);
+
+/* All ranks make as many calls; those of a piece that this rank does not own
+ * are empty. */
+static dicomm_result_t one_round(const struct job *j, uint32_t round,
+				 between_fn *fill)
+{
+	const struct island *is = j->is;
+	uint32_t piece = is->equal ? j->me : round;
+	struct call call = {.coll = j->coll,
+			    .type = j->type,
+			    .op = j->op,
+			    .root = coll_rooted(j->coll) ? 0 : -1,
+			    .among = &is->groups[round]};
+	size_t *counts = NULL;
+
+	if (is_mine(j, piece))
+		TRY(fill(j, piece, &call, &counts));
+	else if (coll_has_blocks(j->coll))
+		call.coll = COLL_ALLREDUCE;
+	return group_call(is->comm, &call, counts, j->stream);
+}
+
+static dicomm_result_t between(const struct job *j, between_fn *fill)
+{
+	const struct island *is = j->is;
+	dicomm_result_t status = DICOMM_SUCCESS, ended = DICOMM_SUCCESS;
+
+	if (is->rounds > 1)
+		TRY(dicomm_group_start());
+	for (uint32_t i = 0; i < is->rounds && status == DICOMM_SUCCESS; i++)
+		status = one_round(j, i, fill);
+	/* The others wait for the calls that are missing. */
+	if (status != DICOMM_SUCCESS && !fault_is(is->comm))
+		fault_own(is->comm, status, -1);
+	if (is->rounds > 1)
+		ended = dicomm_group_end();
+	return status != DICOMM_SUCCESS ? status : ended;
+}
+
+static dicomm_result_t fill_piece(const struct job *j, uint32_t piece,
+				  struct call *call, size_t **counts)
+{
+	size_t at = cut(j, piece) * j->elem;
+
+	(void)counts;
+	call->count = length(j, piece);
+	call->recv = sum_of(j, piece);
+	call->send = is_alone(j) ? j->send + at : call->recv;
+	if (!coll_rooted(j->coll))
+		return DICOMM_SUCCESS;
+	call->root = (int)j->is->of[j->root];
+	if (j->coll == COLL_BROADCAST && j->is->comm->rank != j->root)
+		call->send = call->recv;
+	return DICOMM_SUCCESS;
+}
+
+/* Counts and places of blocks of the ranks with that number, one in each island
+ * that has so many, for a call with counts for each rank. `sends`: those that
+ * are sent; of the others there is one, of `own` elements. */
+static dicomm_result_t fill_counts(const struct job *j, uint32_t number,
+				   bool sends, const size_t *displs, size_t own,
+				   struct call *call, size_t **counts)
+{
+	const struct island *is = j->is;
+	uint32_t n = is->islands;
+	size_t *room = calloc(2 * (size_t)n + 2, sizeof(*room));
+
+	if (!room)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	for (uint32_t i = 0; i < n; i++) {
+		room[i] = number < is->size[i] ? j->count : 0;
+		room[n + i] = displs[i];
+	}
+	room[2 * (size_t)n] = own;
+	*(sends ? &call->send_counts : &call->recv_counts) = room;
+	*(sends ? &call->send_displs : &call->recv_displs) = room + n;
+	*(sends ? &call->recv_counts : &call->send_counts) = room + 2 * n;
+	*(sends ? &call->recv_displs : &call->send_displs) = room + 2 * n + 1;
+	call->counts = room;
+	*counts = room;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t fill_gathered(const struct job *j, uint32_t number,
+				     struct call *call, size_t **counts)
+{
+	const struct island *is = j->is;
+	size_t displs[is->islands];
+	bool own = is->index[is->comm->rank] == number;
+
+	for (uint32_t i = 0; i < is->islands; i++)
+		displs[i] = number < is->size[i]
+				    ? is->rank[is->first[i] + number] *
+					      block_bytes(j)
+				    : 0;
+	call->coll = COLL_ALLGATHERV;
+	call->send = j->send;
+	call->recv = j->recv;
+	return fill_counts(j, number, false, displs, own ? j->count : 0, call,
+			   counts);
+}
+
+static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
+				      struct call *call, size_t **counts)
+{
+	const struct island *is = j->is;
+	size_t displs[is->islands], bytes = block_bytes(j);
+	bool own = is->index[is->comm->rank] == number;
+
+	for (uint32_t i = 0; i < is->islands; i++) {
+		if (number >= is->size[i])
+			displs[i] = 0;
+		else if (is_alone(j))
+			displs[i] = is->rank[is->first[i] + number] * bytes;
+		else
+			displs[i] = (first_slot(j, number) +
+				     numbered(is, number, i)) *
+				    bytes;
+	}
+	call->coll = COLL_REDUCE_SCATTERV;
+	call->send = is_alone(j) ? j->send : j->scratch;
+	call->recv = j->recv;
+	return fill_counts(j, number, true, displs, own ? j->count : 0, call,
+			   counts);
+}
+
+/* ---- scratch ---- */
+
+/* Earlier calls on the stream use what it has; so it is kept where it has to
+ * grow. */
+static dicomm_result_t get_scratch(struct job *j, size_t bytes)
+{
+	struct island_scratch *s = j->is->scratch;
+	struct dicomm_comm *comm = j->is->comm;
+	void *at;
+
+	while (s && (s->stream != j->stream || s->bytes < bytes))
+		s = s->next;
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "island: out of memory");
+		if (comm->accel->alloc(comm->index, bytes, &at) !=
+		    DICOMM_SUCCESS) {
+			free(s);
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "island: no memory of %s for %zu bytes",
+				    comm->device, bytes);
+		}
+		*s = (struct island_scratch){j->stream, at, bytes,
+					     j->is->scratch};
+		j->is->scratch = s;
+	}
+	j->scratch = s->at;
+	return DICOMM_SUCCESS;
+}
+
+void island_free_scratch(struct island *is)
+{
+	struct island_scratch *s;
+
+	while ((s = is->scratch)) {
+		is->scratch = s->next;
+		is->comm->accel->free(s->at);
+		free(s);
+	}
+}
+
+/* ---- the collectives ---- */
+
+static dicomm_result_t allreduce(struct job *j)
+{
+	TRY(inside(j, queue_reduce_scatter, "ncclReduceScatter"));
+	TRY(between(j, fill_piece));
+	return inside(j, queue_allgather, "ncclAllGather");
+}
+
+static dicomm_result_t reduce(struct job *j)
+{
+	bool root = j->is->comm->rank == j->root;
+
+	if (!root)
+		TRY(get_scratch(j,
+				((j->is->pieces - 1) / j->size + 1) * room(j)));
+	TRY(inside(j, queue_reduce_scatter, "ncclReduceScatter"));
+	TRY(between(j, fill_piece));
+	if (j->is->of[j->root] != j->is->mine)
+		return DICOMM_SUCCESS;
+	return inside(j, queue_to_root, "ncclSend");
+}
+
+static dicomm_result_t broadcast(struct job *j)
+{
+	bool home = j->is->of[j->root] == j->is->mine;
+
+	if (home)
+		TRY(inside(j, queue_broadcast, "ncclBroadcast"));
+	TRY(between(j, fill_piece));
+	return home ? DICOMM_SUCCESS
+		    : inside(j, queue_allgather, "ncclAllGather");
+}
+
+static dicomm_result_t allgather(struct job *j)
+{
+	TRY(between(j, fill_gathered));
+	return inside(j, queue_blocks, "ncclAllGather");
+}
+
+static dicomm_result_t reduce_scatter(struct job *j)
+{
+	uint32_t slots = first_slot(j, j->is->pieces + j->size);
+
+	if (!is_alone(j))
+		TRY(get_scratch(j, slots * block_bytes(j)));
+	TRY(inside(j, queue_block_sums, "ncclReduce"));
+	return between(j, fill_scattered);
+}
+
+static dicomm_result_t run(struct job *j)
+{
+	switch (j->coll) {
+	case COLL_ALLREDUCE:
+		return allreduce(j);
+	case COLL_REDUCE:
+		return reduce(j);
+	case COLL_BROADCAST:
+		return broadcast(j);
+	case COLL_ALLGATHER:
+		return allgather(j);
+	default:
+		return reduce_scatter(j);
+	}
+}
+
+dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
+			    dicomm_stream_t stream)
+{
+	CANCEL_HELD();
+	struct island *is = comm->island;
+	struct job j = {.is = is,
+			.f = is->library ? &is->library->f : NULL,
+			.stream = stream,
+			.coll = call->coll,
+			.type = call->type,
+			.op = call->op,
+			.root = call->root,
+			.count = call->count,
+			.elem = type_bytes(call->type),
+			.send = call->send,
+			.recv = call->recv,
+			.me = is->index[comm->rank],
+			.size = is->size[is->mine]};
+	dicomm_result_t status;
+
+	/* What is only moved is bytes. */
+	if (!coll_reduces(call->coll)) {
+		j.count *= j.elem;
+		j.elem = 1;
+		j.type = DICOMM_UINT8;
+	}
+	atomic_fetch_add(&comm->in_island, 1);
+	pthread_mutex_lock(&is->calls);
+	atomic_store(&is->caller, __builtin_thread_pointer());
+	status = run(&j);
+	atomic_store(&is->caller, NULL);
+	pthread_mutex_unlock(&is->calls);
+	atomic_fetch_sub(&comm->in_island, 1);
+	return status;
+}
