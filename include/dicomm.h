@@ -471,6 +471,10 @@ typedef struct {
 	 * launcher. Each ten seconds a warning names those that are missing.
 	 * What asks a launcher, and an id's server, knows the default only. */
 	int bootstrap_timeout_ms;
+	/** "off", "auto", "nccl" or "rccl": do collectives within a host go by
+	 * the library of the device's vendor? See docs/islands.md. To be equal
+	 * on all ranks. Default: DICOMM_ISLAND. */
+	const char *island;
 } dicomm_config_t;
 
 /** Initial value of a dicomm_config_t: nothing set. */
@@ -480,7 +484,7 @@ typedef struct {
 			NULL, NULL, DICOMM_UNDEFINED_INT,                     \
 			DICOMM_UNDEFINED_INT, NULL, NULL,                     \
 			DICOMM_UNDEFINED_INT, DICOMM_UNDEFINED_INT, NULL,     \
-			NULL, {NULL, NULL}, DICOMM_UNDEFINED_INT              \
+			NULL, {NULL, NULL}, DICOMM_UNDEFINED_INT, NULL        \
 	}
 
 /** What one rank has done on a communicator since init. Bytes are payload. */

@@ -229,6 +229,7 @@ typedef struct ncclCommProperties {
 
 #pragma GCC visibility push(default)
 
+void ncclDicommIslandsOff(void);
 ncclResult_t ncclMemAlloc(void **ptr, size_t size);
 ncclResult_t ncclMemFree(void *ptr);
 ncclResult_t ncclGetVersion(int *version);

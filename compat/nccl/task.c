@@ -6,6 +6,7 @@
  */
 #include "compat/nccl/task.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,16 @@
 /* For other threads to leave one that is destroyed */
 #define IN_USE_MS 5000
 
+static _Atomic bool islands_off;
+
+/* No function of NCCL's: it tells this library from the vendor's, and is called
+ * where it stands for that inside an island of libdicomm. */
+void ncclDicommIslandsOff(void)
+{
+	atomic_store(&islands_off, true);
+}
+NCCL_ALIAS(ncclDicommIslandsOff);
+
 static void set_config(dicomm_config_t *config, const struct nccl_task *t)
 {
 	const char *bound = getenv("DICOMM_BOOTSTRAP_TIMEOUT");
@@ -29,6 +40,7 @@ static void set_config(dicomm_config_t *config, const struct nccl_task *t)
 		config->bootstrap_timeout_ms = INT32_MAX;
 	config->device = t->device[0] ? t->device : NULL;
 	config->name = t->options.name[0] ? t->options.name : NULL;
+	config->island = atomic_load(&islands_off) ? "off" : NULL;
 }
 
 static dicomm_result_t init(struct nccl_task *t)

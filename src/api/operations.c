@@ -15,6 +15,7 @@
 #include "src/device/neighbour.h"
 #include "src/engine/engine.h"
 #include "src/engine/fast_path.h"
+#include "src/island/island.h"
 #include "src/stream/submit.h"
 
 #define BAD(...) FAIL(DICOMM_ERR_INVALID_ARGUMENT, __VA_ARGS__)
@@ -161,6 +162,13 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 	if (!comm_usable(comm) || stream || group_open() ||
 	    atomic_load_explicit(&comm->queued, memory_order_acquire))
 		return false;
+	/* It may have been prepared in a group, where islands do nothing. */
+	if (__builtin_expect(comm->has_islands, 0) &&
+	    island_takes(comm, &(struct call){.function = function,
+					      .type = type,
+					      .op = op,
+					      .count = count}))
+		return false;
 	/* A prepared call may outlive the operator; see redop.c. */
 	if (__builtin_expect(op >= 0x100, 0) && !comm_created_op(comm, op))
 		return false;
@@ -212,6 +220,9 @@ uniform_checked(const char *f, unsigned function, const void *send, void *recv,
 	else
 		TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
 				 recv_blocks * bytes));
+	if (comm->has_islands && !group_open() && (comm->dev || !stream) &&
+	    island_takes(comm, &call))
+		return island_call(comm, &call, stream);
 	return group_call(comm, &call, NULL, stream);
 }
 

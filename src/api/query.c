@@ -15,6 +15,7 @@
 #include "src/comm/setup.h"
 #include "src/device/device.h"
 #include "src/device/path.h"
+#include "src/island/island.h"
 #include "src/links/cost_table.h"
 #include "src/links/topology.h"
 #include "src/stream/batch.h"
@@ -198,6 +199,8 @@ dicomm_result_t dicomm_comm_explain(dicomm_comm_t comm, const char *operation,
 	if (status != DICOMM_SUCCESS)
 		return status;
 	n = strlen(text);
+	island_explain(comm, coll, bytes, type, text + n, len - n);
+	n += strlen(text + n);
 	return peer_access_explain(comm, text + n, len - n);
 }
 

@@ -89,6 +89,15 @@ ROW(IB_SL, INT("0", 0, 15), NCCL, "InfiniBand service level")
 ROW(IB_TC, INT("0", 0, 255), NCCL, "traffic class of RDMA packets")
 ROW(IB_TIMEOUT, INT("18", 1, 31), NCCL,
     "a NIC waits 4.096 us times 2 to this power for an answer")
+ROW(ISLAND, CHOICE("off", "off", "auto", "nccl", "rccl"), SHARED,
+    "large collectives go by the vendor's library between the ranks of a host, "
+    "and by this one between hosts; auto: where that is predicted to be faster "
+    "and there is one")
+ROW(ISLAND_BYTES, BYTES("auto", 0, INT64_MAX), SHARED,
+    "bytes from which islands are used, whatever is predicted")
+ROW(ISLAND_LIBRARY, STRING(""), 0,
+    "path of the vendor's library; unset: libnccl.so.2 or librccl.so.1 as the "
+    "loader finds it")
 ROW(JOB_INFO, BOOL("1"), 0,
     "tell other processes of this user on this machine what this one does, for "
     "dicomm-info --job")

@@ -21,6 +21,7 @@
 #include "src/engine/prepare.h"
 #include "src/engine/tagged.h"
 #include "src/engine/trace.h"
+#include "src/island/island.h"
 #include "src/links/drift.h"
 #include "src/stream/driver.h"
 #include "src/stream/submit.h"
@@ -140,6 +141,13 @@ static dicomm_result_t apply_config(struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "config: staging %s: neither auto nor never",
 			    c->staging);
+	if (strcmp(island_wish(comm), "off") &&
+	    strcmp(island_wish(comm), "auto") &&
+	    strcmp(island_wish(comm), "nccl") &&
+	    strcmp(island_wish(comm), "rccl"))
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
+			    "config: island %s: not off, auto, nccl or rccl",
+			    island_wish(comm));
 	if (c->lanes != DICOMM_UNDEFINED_INT && (c->lanes < 1 || c->lanes > 8))
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "config: lanes %d: not in 1 .. 8", c->lanes);
@@ -170,6 +178,7 @@ void comm_free(struct dicomm_comm *comm)
 	if (comm->control)
 		control_close(comm->control);
 	recovery_close(comm->recovery);
+	island_close(comm);
 	transport_access_free(comm);
 	device_stop(comm);
 	user_buffer_close(comm);

@@ -23,6 +23,7 @@
 #include "src/links/topology.h"
 #include "src/stream/driver.h"
 #include "src/stream/graph.h"
+#include "src/island/island.h"
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
@@ -488,6 +489,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 	/* Bounded, because the operations are. */
 	while (comm_is_used(comm))
 		usleep(50);
+	island_finalize(comm);
 	cross_progress_remove(comm);
 	status = fault_is(comm) ? fault_report(comm) : deliver_all(comm);
 	atomic_store(&comm->state, COMM_FINALIZED);
@@ -626,8 +628,11 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_abort: comm belongs to the parent of this "
 			    "process");
-	if (comm_is_inside(comm) || driver_has(comm)) {
+	if (comm_is_inside(comm) || driver_has(comm) ||
+	    island_is_inside(comm)) {
 		fault_mark_abort(comm);
+		if (comm->on_broken)
+			comm->on_broken(comm);
 		return DICOMM_IN_PROGRESS;
 	}
 	starting = atomic_load(&comm->state) == COMM_STARTING;

@@ -17,6 +17,7 @@
 #include "src/comm/job_info.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
+#include "src/island/island.h"
 #include "src/message/channel.h"
 #include "src/core/wait.h"
 #include "src/device/device.h"
@@ -496,6 +497,11 @@ static dicomm_result_t compare_members(struct dicomm_comm *comm)
 				    "ranks disagree: rank 0 has deterministic "
 				    "%d, rank %d has %d",
 				    zero->deterministic, r, m->deterministic);
+		if (strcmp(m->island, zero->island))
+			return FAIL(DICOMM_ERR_INVALID_USAGE,
+				    "ranks disagree: rank 0 has island %s, "
+				    "rank %d has %s",
+				    zero->island, r, m->island);
 		if (m->slots != zero->slots ||
 		    m->slot_bytes != zero->slot_bytes)
 			return FAIL(DICOMM_ERR_INVALID_USAGE,
@@ -591,6 +597,7 @@ static void describe(struct dicomm_comm *comm, struct member *me)
 	me->pid = getpid();
 	me->deterministic = comm->deterministic;
 	me->slots = comm->slots;
+	snprintf(me->island, sizeof(me->island), "%s", island_wish(comm));
 	me->slot_bytes = comm->slot_bytes;
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	me->on_host = !device_has_memory(dev);
@@ -707,6 +714,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	TRY(device_register(comm));
 	TRY(probe_at_init(comm));
 	TRY(drift_open(comm));
+	TRY(island_open(comm));
 	log_info("%s rank %d of %d ready on %s: %d ranks on %d cores here; "
 		 "met in %.1f ms, opened in %.1f ms",
 		 comm->name, comm->rank, comm->ranks, comm->device,

@@ -53,13 +53,14 @@ dicomm_result_t comm_refused(const struct dicomm_comm *comm,
 
 /* The largest config of any later version, in bytes. */
 #define CONFIG_BYTES_MAX 4096
-#define CONFIG_STRINGS 4
+#define CONFIG_STRINGS 5
 static void list_strings(dicomm_config_t *c, const char **list[CONFIG_STRINGS])
 {
 	list[0] = &c->device;
 	list[1] = &c->name;
 	list[2] = &c->transports;
 	list[3] = &c->staging;
+	list[4] = &c->island;
 }
 
 void comm_config_free(dicomm_config_t *config)

@@ -34,6 +34,7 @@
 
 struct device;
 struct dicomm_comm;
+struct island;
 struct transport_access;
 struct drift;
 struct prepared;
@@ -164,6 +165,9 @@ struct dicomm_comm {
 	/* calls of its group that the thread inside has not ended yet */
 	int calls;
 	_Atomic int queued; /* operations that the driver has */
+	/* Some collectives go by islands. */
+	bool has_islands;
+	_Atomic int in_island; /* calls of it that go on */
 	struct fault fault;
 	int rank, ranks;
 	const char *ranks_from; /* as in struct control_config */
@@ -269,6 +273,9 @@ struct dicomm_comm {
 	uint64_t service_moves;  /* how often its poll() has moved something */
 	struct windows *windows; /* of src/window; or NULL */
 	struct comm_graphs *graphs; /* of src/stream; or NULL */
+	struct island *island;   /* of src/island; or NULL */
+	/* Called when it breaks, once, by the thread that notices; or NULL */
+	void (*on_broken)(struct dicomm_comm *comm);
 	/* There is a service. The control thread answers ASK_SIGNALS with
 	 * it. */
 	_Atomic bool takes_signals;
@@ -480,7 +487,7 @@ static inline bool comm_is_inside(struct dicomm_comm *comm)
 static inline bool comm_is_used(const struct dicomm_comm *comm)
 {
 	return atomic_load(&comm->inside) || atomic_load(&comm->holder) ||
-	       atomic_load(&comm->queued);
+	       atomic_load(&comm->queued) || atomic_load(&comm->in_island);
 }
 
 static inline void comm_leave(struct dicomm_comm *comm)

@@ -73,6 +73,8 @@ static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 		log_repeat();
 	comm_listen(NULL);
 	fault_stop_transports(comm);
+	if (comm->on_broken)
+		comm->on_broken(comm);
 	if (tell && comm->control)
 		control_report(comm->control,
 			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
@@ -153,7 +155,8 @@ static void make_pending(struct dicomm_comm *comm, int rank, const char *text)
  * gathers fail without this. */
 void fault_died(struct dicomm_comm *comm, int rank, const char *text)
 {
-	bool at_once = comm->accel->work, news = false;
+	/* The vendor's library of an island may wait for the dead rank. */
+	bool at_once = comm->accel->work || comm->on_broken, news = false;
 
 	pthread_mutex_lock(&comm->fault.lock);
 	at_once |= comm->fault.forming != NULL;

@@ -24,11 +24,11 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 /* Records the death of a rank, which the control plane has reported. The rank
  * may have done its part of the call before, because a process that has its
  * result may end. So this breaks the communicator at once only if another one
- * is being split off it, or if this rank computes on a device. Otherwise the
- * death is pending. The call that runs now goes on, or else the next one, and
- * those that begin within PENDING_NS. They fail if they need more of the dead
- * rank than has arrived, or if they make no progress (wait.c). Later calls
- * fail. */
+ * is being split off it, or if this rank computes on a device or is in an
+ * island. Otherwise the death is pending. The call that runs now goes on, or
+ * else the next one, and those that begin within PENDING_NS. They fail if they
+ * need more of the dead rank than has arrived, or if they make no progress
+ * (wait.c). Later calls fail. */
 void fault_died(struct dicomm_comm *comm, int rank, const char *text);
 /* Breaks the communicator if a death is pending. Returns its fault, or
  * DICOMM_SUCCESS if it has none. */

@@ -22,6 +22,7 @@ struct member {
 	int32_t pid;
 	int32_t deterministic;
 	uint32_t slots, slot_bytes;
+	char island[8]; /* the island that it wishes for */
 	char device[32];
 	/* Its buffers are host memory, or memory of a device that shares the
 	 * host's. */

@@ -22,6 +22,7 @@
 #include "src/base/type.h"
 #include "src/core/fault.h"
 #include "src/core/memory.h"
+#include "src/engine/engine.h"
 #include "src/island/island.h"
 #include "src/stream/submit.h"
 
@@ -93,13 +94,14 @@ bool island_takes(const struct dicomm_comm *comm, const struct call *call)
 	const struct island *is = comm->island;
 	uint64_t bytes = call->count * type_bytes(call->type);
 
-	if (!comm->has_islands || call->coll > COLL_ALLGATHER ||
+	if (!comm->has_islands || call->function > COLL_ALLGATHER ||
 	    call->count < is->pieces)
 		return false;
-	if (call->coll == COLL_REDUCE_SCATTER || call->coll == COLL_ALLGATHER)
+	if (call->function == COLL_REDUCE_SCATTER ||
+	    call->function == COLL_ALLGATHER)
 		bytes *= (uint64_t)comm->ranks;
-	return !obstacle(is, call->coll, bytes) &&
-	       (!coll_reduces(call->coll) || reduces_so(call));
+	return !obstacle(is, (enum coll)call->function, bytes) &&
+	       (!call_reduces(call->function) || reduces_so(call));
 }
 
 void island_explain(const struct dicomm_comm *comm, enum coll coll,
@@ -366,7 +368,8 @@ static dicomm_result_t one_round(const struct job *j, uint32_t round,
 {
 	const struct island *is = j->is;
 	uint32_t piece = is->equal ? j->me : round;
-	struct call call = {.coll = j->coll,
+	struct call call = {.kind = &planned_kind,
+			    .function = j->coll,
 			    .type = j->type,
 			    .op = j->op,
 			    .root = coll_rooted(j->coll) ? 0 : -1,
@@ -376,7 +379,7 @@ static dicomm_result_t one_round(const struct job *j, uint32_t round,
 	if (is_mine(j, piece))
 		TRY(fill(j, piece, &call, &counts));
 	else if (coll_has_blocks(j->coll))
-		call.coll = COLL_ALLREDUCE;
+		call.function = COLL_ALLREDUCE;
 	return group_call(is->comm, &call, counts, j->stream);
 }
 
@@ -453,7 +456,7 @@ static dicomm_result_t fill_gathered(const struct job *j, uint32_t number,
 				    ? is->rank[is->first[i] + number] *
 					      block_bytes(j)
 				    : 0;
-	call->coll = COLL_ALLGATHERV;
+	call->function = COLL_ALLGATHERV;
 	call->send = j->send;
 	call->recv = j->recv;
 	return fill_counts(j, number, false, displs, own ? j->count : 0, call,
@@ -477,7 +480,7 @@ static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
 				     numbered(is, number, i)) *
 				    bytes;
 	}
-	call->coll = COLL_REDUCE_SCATTERV;
+	call->function = COLL_REDUCE_SCATTERV;
 	call->send = is_alone(j) ? j->send : j->scratch;
 	call->recv = j->recv;
 	return fill_counts(j, number, true, displs, own ? j->count : 0, call,
@@ -601,7 +604,7 @@ dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
 	struct job j = {.is = is,
 			.f = is->library ? &is->library->f : NULL,
 			.stream = stream,
-			.coll = call->coll,
+			.coll = (enum coll)call->function,
 			.type = call->type,
 			.op = call->op,
 			.root = call->root,
@@ -614,7 +617,7 @@ dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
 	dicomm_result_t status;
 
 	/* What is only moved is bytes. */
-	if (!coll_reduces(call->coll)) {
+	if (!call_reduces(call->function)) {
 		j.count *= j.elem;
 		j.elem = 1;
 		j.type = DICOMM_UINT8;

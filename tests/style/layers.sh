@@ -42,10 +42,11 @@ allow src/links "$low|src/(memory|core|message)/"
 allow src/engine "$low|src/(memory|core|message|links)/"
 allow src/device "$low|src/(memory|core|message|links|engine)/"
 allow src/stream "$low|src/(memory|core|message|links|engine|device)/"
-allow src/comm "$low|src/(memory|core|message|links|engine|device|stream)/"
+allow src/island "$low|src/(memory|core|message|links|engine|device|stream)/"
+allow src/comm "$low|src/(memory|core|message|links|engine|device|stream|island)/"
 allow src/redistribute "$low|src/(memory|core|message|links|engine|device|stream)/"
 allow src/window "$low|src/(memory|core|message|links|engine|device|stream)/"
-allow src/api "$low|src/(memory|core|message|links|engine|device|stream|comm)/"
+allow src/api "$low|src/(memory|core|message|links|engine|device|stream|island|comm)/"
 allow collectives/plan src/base/
 allow collectives/groups 'src/base/|collectives/plan/'
 allow collectives/select 'src/base/|collectives/plan/'

@@ -91,6 +91,7 @@ PLACE(dicomm_config_t, log_fn, 64);
 PLACE(dicomm_config_t, log_ctx, 72);
 PLACE(dicomm_config_t, bootstrap, 80);
 PLACE(dicomm_config_t, bootstrap_timeout_ms, 96);
+PLACE(dicomm_config_t, island, 104);
 PLACE(dicomm_stats_t, size, 0);
 PLACE(dicomm_stats_t, operations, 8);
 PLACE(dicomm_stats_t, messages_sent, 16);
