@@ -94,7 +94,8 @@ ROW(ISLAND, CHOICE("off", "off", "auto", "nccl", "rccl"), SHARED,
     "and by this one between hosts; auto: where that is predicted to be faster "
     "and there is one")
 ROW(ISLAND_BYTES, BYTES("auto", 0, INT64_MAX), SHARED,
-    "bytes from which islands are used, whatever is predicted")
+    "least bytes of the longer buffer that go by islands; auto: from which that "
+    "is predicted to be faster")
 ROW(ISLAND_LIBRARY, STRING(""), 0,
     "path of the vendor's library; unset: libnccl.so.2 or librccl.so.1 as the "
     "loader finds it")

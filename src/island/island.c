@@ -308,14 +308,6 @@ static dicomm_result_t start_thread(struct island *is)
 	return DICOMM_SUCCESS;
 }
 
-static void set_least(struct island *is)
-{
-	int64_t least = config_int(CONFIG_ISLAND_BYTES);
-
-	for (int c = 0; c < COLL_KINDS; c++)
-		is->least[c] = least < 0 ? UINT64_MAX : (uint64_t)least;
-}
-
 static dicomm_result_t form(struct island *is)
 {
 	struct dicomm_comm *comm = is->comm;
@@ -341,7 +333,8 @@ static dicomm_result_t form(struct island *is)
 		status = make_groups(is);
 	if (status == DICOMM_SUCCESS && !*is->why)
 		status = start_thread(is);
-	set_least(is);
+	if (status == DICOMM_SUCCESS && !*is->why)
+		status = island_compare(is);
 	comm->has_islands = status == DICOMM_SUCCESS && !*is->why;
 	return status;
 }

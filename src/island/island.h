@@ -94,6 +94,8 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 dicomm_result_t island_settle(struct island *is, struct vendor_comm *vendor,
 			      int result, const char *what, int timeout_ms);
 
+/* Fills in `least`: measures the vendor's library, and predicts the rest. */
+dicomm_result_t island_compare(struct island *is);
 void island_free_scratch(struct island *is);
 
 /* Returns the owner of a piece in an island. */

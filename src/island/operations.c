@@ -86,7 +86,9 @@ static const char *obstacle(const struct island *is, enum coll coll,
 	default:
 		return "not for this collective";
 	}
-	return bytes < is->least[coll] ? "predicted to be slower" : NULL;
+	return bytes < is->least[coll] ? "predicted to be slower, or less than "
+					 "DICOMM_ISLAND_BYTES"
+				       : NULL;
 }
 
 bool island_takes(const struct dicomm_comm *comm, const struct call *call)

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From how many bytes on islands are faster. The vendor's library is measured
+ * at init, with a short and a long message; the part between islands, and what
+ * this library would do by itself, are predicted from the links. Integers only,
+ * of what all ranks have exchanged, so all of them find the same.
+ */
+#include <stdlib.h>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/core/fault.h"
+#include "src/island/island.h"
+
+#define SHORT_BYTES (UINT64_C(64) << 10)
+#define LONG_BYTES (UINT64_C(4) << 20)
+#define REPEATS 3
+/* A measurement that takes longer counts as never. */
+#define MEASURE_MS 5000
+/* Sizes that are compared: 16 KiB to 1 GiB, in steps of 4 */
+#define FIRST_BYTES (UINT64_C(16) << 10)
+#define LAST_BYTES (UINT64_C(1) << 30)
+#define NEVER_NS (UINT64_C(1) << 50)
+
+/* Of a reduce-scatter and an all-gather by the vendor's library */
+struct island_times {
+	uint64_t short_ns, long_ns;
+};
+
+/* The device's default stream, on which a measurement waits; NULL: host */
+struct gauge {
+	struct island *is;
+	struct accel_stream *stream;
+	struct accel_event *event;
+	uint8_t *send, *recv;
+};
+
+static dicomm_result_t await(const struct gauge *g)
+{
+	const struct accel_work *work = g->is->comm->accel->work;
+	uint64_t end = clock_ms() + MEASURE_MS;
+	dicomm_result_t status;
+
+	if (!work)
+		return DICOMM_SUCCESS;
+	TRY(work->event_record(g->event, g->stream));
+	while ((status = work->event_query(g->event)) == DICOMM_AGAIN)
+		if (fault_is(g->is->comm) || clock_ms() > end)
+			return DICOMM_ERR_TIMEOUT;
+	return status;
+}
+
+/* Returns true if it is done; otherwise it is not to be chosen. */
+static bool run(const struct gauge *g, uint64_t bytes)
+{
+	struct island *is = g->is;
+	const struct vendor_functions *f = &is->library->f;
+	uint32_t me = is->index[is->comm->rank];
+	size_t n = bytes / 4 / is->size[is->mine];
+	int result;
+
+	result =
+		f->reduce_scatter(g->send, g->recv + me * n * 4, n,
+				  DICOMM_FLOAT32, DICOMM_SUM, is->vendor, NULL);
+	if (island_settle(is, is->vendor, result, "ncclReduceScatter",
+			  MEASURE_MS) != DICOMM_SUCCESS)
+		return false;
+	result = f->allgather(g->recv + me * n * 4, g->recv, n, DICOMM_FLOAT32,
+			      is->vendor, NULL);
+	return island_settle(is, is->vendor, result, "ncclAllGather",
+			     MEASURE_MS) == DICOMM_SUCCESS &&
+	       await(g) == DICOMM_SUCCESS;
+}
+
+/* The first time, the vendor's library may connect its ranks. */
+static uint64_t measure(const struct gauge *g, uint64_t bytes)
+{
+	uint64_t least = NEVER_NS, begin, took;
+
+	for (int i = 0; i <= REPEATS; i++) {
+		begin = clock_ns();
+		if (!run(g, bytes))
+			return NEVER_NS;
+		took = clock_ns() - begin;
+		if (i && took < least)
+			least = took;
+	}
+	return least;
+}
+
+static bool open_gauge(struct gauge *g)
+{
+	const struct dicomm_comm *comm = g->is->comm;
+	const struct accel *accel = comm->accel;
+	void *send = NULL, *recv = NULL;
+	bool good =
+		accel->alloc(comm->index, LONG_BYTES, &send) ==
+			DICOMM_SUCCESS &&
+		accel->alloc(comm->index, LONG_BYTES, &recv) == DICOMM_SUCCESS;
+
+	g->send = send;
+	g->recv = recv;
+	if (!good || !accel->work)
+		return good;
+	return accel->work->open(comm->index, NULL, &g->stream) ==
+		       DICOMM_SUCCESS &&
+	       accel->work->event_create(comm->index, &g->event) ==
+		       DICOMM_SUCCESS;
+}
+
+static void close_gauge(struct gauge *g)
+{
+	const struct accel *accel = g->is->comm->accel;
+
+	if (g->event)
+		accel->work->event_destroy(g->event);
+	if (g->stream)
+		accel->work->close(g->stream);
+	if (g->send)
+		accel->free(g->send);
+	if (g->recv)
+		accel->free(g->recv);
+}
+
+static void measure_island(struct island *is, struct island_times *t)
+{
+	struct gauge g = {.is = is};
+
+	*t = (struct island_times){0, 0};
+	if (!is->library)
+		return;
+	*t = (struct island_times){NEVER_NS, NEVER_NS};
+	if (open_gauge(&g)) {
+		t->short_ns = measure(&g, SHORT_BYTES);
+		t->long_ns = measure(&g, LONG_BYTES);
+	}
+	close_gauge(&g);
+}
+
+/* The time of the slowest island for so many bytes */
+static uint64_t inside_ns(const struct island_times *t, enum coll coll,
+			  uint64_t bytes)
+{
+	bool half = coll == COLL_REDUCE_SCATTER || coll == COLL_ALLGATHER;
+	uint64_t ns = t->short_ns;
+
+	if (t->short_ns >= NEVER_NS || t->long_ns >= NEVER_NS)
+		return NEVER_NS;
+	if (bytes > SHORT_BYTES && t->long_ns > t->short_ns) {
+		uint64_t ps_per_kib = (t->long_ns - t->short_ns) * 1000 /
+				      ((LONG_BYTES - SHORT_BYTES) / 1024);
+
+		ns += (bytes - SHORT_BYTES) / 1024 * ps_per_kib / 1000;
+	}
+	return half ? ns / 2 : ns;
+}
+
+/* The bytes of one owner of a piece that take its link as long as those of all
+ * owners of its host take that together. */
+static uint64_t bytes_on_link(const struct island *is, uint64_t bytes)
+{
+	const struct links *l = is->comm->links;
+	uint64_t piece = bytes / is->pieces, most = piece;
+
+	for (uint32_t i = 0; l && i < is->islands; i++) {
+		uint32_t node = l->node_of[island_owner(is, i, 0)];
+		const struct links_class *c = links_node(l, node);
+		uint64_t all = links_slower(c->nic.up, c->nic.down);
+		uint64_t one = links_slower(all, c->rank);
+		uint64_t ranks = links_slower(all, c->rank * is->size[i]);
+		uint64_t share = (one >> 10) * 1024 / ((ranks >> 10) + 1);
+
+		if (bytes / 1024 * share > most)
+			most = bytes / 1024 * share;
+	}
+	return most;
+}
+
+static dicomm_result_t predict(const struct island *is, const struct shape *s,
+			       uint64_t bytes, uint64_t *ns)
+{
+	const struct select_table *table = &is->comm->table;
+	const struct algorithm *a;
+	uint64_t ps;
+
+	TRY(select_algorithm(table, s, bytes, &a));
+	TRY(select_predict(table, s, bytes, a, &ps));
+	*ns = ps / 1000;
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t is_faster(const struct island *is,
+				 const struct island_times *t,
+				 const struct links *between, enum coll coll,
+				 uint64_t bytes, bool *faster)
+{
+	struct shape flat = {.coll = coll,
+			     .rank = is->comm->rank,
+			     .ranks = is->comm->ranks,
+			     .root = coll_rooted(coll) ? 0 : -1,
+			     .links = is->comm->links};
+	struct shape owners = flat;
+	uint64_t own, part, inside = inside_ns(t, coll, bytes);
+
+	owners.rank = (int)is->mine;
+	owners.ranks = (int)is->islands;
+	owners.links = between;
+	TRY(predict(is, &flat, bytes, &own));
+	*faster = inside < own;
+	if (!*faster)
+		return DICOMM_SUCCESS;
+	TRY(predict(is, &owners, bytes_on_link(is, bytes), &part));
+	*faster = inside + part < own;
+	log_debug("island: %s of %llu bytes: %llu ns inside, %llu between, "
+		  "%llu without islands",
+		  coll_name(coll), (unsigned long long)bytes,
+		  (unsigned long long)inside, (unsigned long long)part,
+		  (unsigned long long)own);
+	return DICOMM_SUCCESS;
+}
+
+/* The least size from which each one that was compared is faster */
+static dicomm_result_t find_least(struct island *is,
+				  const struct island_times *t,
+				  const struct links *between, enum coll coll)
+{
+	bool faster = true;
+
+	is->least[coll] = UINT64_MAX;
+	for (uint64_t bytes = LAST_BYTES; faster && bytes >= FIRST_BYTES;
+	     bytes /= 4) {
+		TRY(is_faster(is, t, between, coll, bytes, &faster));
+		if (faster)
+			is->least[coll] = bytes;
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t find_all(struct island *is, const struct island_times *t)
+{
+	uint32_t *of = calloc(is->islands, sizeof(*of));
+	struct links *between = NULL;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (!of)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	for (uint32_t i = 0; i < is->islands; i++)
+		of[i] = island_owner(is, i, 0);
+	if (is->comm->links)
+		status = links_part(is->comm->links, is->islands, of, &between);
+	for (enum coll c = 0; c <= COLL_ALLGATHER && status == DICOMM_SUCCESS;
+	     c++)
+		status = find_least(is, t, between, c);
+	links_free(between);
+	free(of);
+	return status;
+}
+
+dicomm_result_t island_compare(struct island *is)
+{
+	struct dicomm_comm *comm = is->comm;
+	int64_t least = config_int(CONFIG_ISLAND_BYTES);
+	struct island_times mine, most = {0, 0};
+	struct island_times *all;
+	dicomm_result_t status;
+
+	for (int c = 0; c < COLL_KINDS; c++)
+		is->least[c] = (uint64_t)least;
+	if (least >= 0)
+		return DICOMM_SUCCESS;
+	all = calloc((size_t)comm->ranks, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	measure_island(is, &mine);
+	status = control_allgather(comm->control, &mine, all, sizeof(mine),
+				   comm->join_ms);
+	for (int r = 0; r < comm->ranks; r++) {
+		if (all[r].short_ns > most.short_ns)
+			most.short_ns = all[r].short_ns;
+		if (all[r].long_ns > most.long_ns)
+			most.long_ns = all[r].long_ns;
+	}
+	free(all);
+	return status == DICOMM_SUCCESS ? find_all(is, &most) : status;
+}
