@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Islands of a vendor's library. Our own libnccl.so.2 stands for that, as a
+ * copy of the library of its own, and ranks of the host for ranks of devices;
+ * DICOMM_HOSTID says which ranks are on one host.
+ */
+#include <check.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/prompt.h"
+#include "tests/support/runner.h"
+#include "tests/support/starved.h"
+#include "tests/support/trial.h"
+
+#define OWN ".libs/dicomm/compat/libnccl.so.2"
+#define MOST 6
+#define ROOM 4000
+
+/* Which host each rank is on */
+static const struct layout {
+	const char *name;
+	int ranks, host[MOST];
+} layouts[] = {
+	{"2 and 2", 4, {0, 0, 1, 1}},
+	{"3 and 1", 4, {0, 0, 0, 1}},
+	{"4 and 2", 6, {0, 0, 0, 0, 1, 1}},
+	{"2 and 2, in turns", 4, {0, 1, 0, 1}},
+	{"2, 1 and 3, mixed", 6, {2, 0, 1, 0, 2, 2}},
+	{"2, 2 and 2", 6, {0, 0, 1, 1, 2, 2}},
+};
+#define LAYOUTS (int)(sizeof(layouts) / sizeof(*layouts))
+
+static void go_to_host(int host)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "host%d", host);
+	setenv("DICOMM_HOSTID", name, 1);
+	setenv("DICOMM_SOCKET_IFNAME", "lo", 1);
+}
+
+static void join(struct job_rank *me, const struct layout *l)
+{
+	go_to_host(l->host[me->rank]);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+}
+
+static void explain(struct job_rank *me, const char *operation, size_t count,
+		    dicomm_datatype_t type, const char *words)
+{
+	char text[8192];
+
+	JOB_TRY(dicomm_comm_explain(me->comm, operation, count, type, text,
+				    sizeof(text)));
+	JOB_CHECK(strstr(text, words), "no \"%s\" in\n%s", words, text);
+}
+
+static uint64_t sent(const struct job_rank *me)
+{
+	dicomm_stats_t stats = {.size = sizeof(stats)};
+
+	JOB_TRY(dicomm_comm_stats(me->comm, &stats));
+	return stats.bytes_sent;
+}
+
+/* ---- results ---- */
+
+struct attempt {
+	struct job_rank *me;
+	dicomm_datatype_t type;
+	dicomm_redop_t op;
+	size_t count, elem;
+	bool in_place;
+	uint8_t *send, *recv; /* of ROOM elements for each rank */
+};
+
+static void put(const struct attempt *t, uint8_t *at, int rank, size_t i)
+{
+	element_put(t->type, at, element_input(t->type, t->op, 5, rank, i));
+}
+
+static void put_all(const struct attempt *t, uint8_t *at, int rank,
+		    size_t first, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		put(t, at + i * t->elem, rank, first + i);
+}
+
+static void check(const struct attempt *t, const uint8_t *at, size_t i,
+		  size_t n, int of, const char *what)
+{
+	uint8_t want[16];
+
+	for (size_t k = 0; k < n; k++) {
+		if (of < 0)
+			element_reduce(t->type, t->op, 5, t->me->ranks, i + k,
+				       want, at + k * t->elem);
+		else
+			put(t, want, of, i + k);
+		JOB_CHECK(!memcmp(want, at + k * t->elem, t->elem),
+			  "%s of %zu %s, %s, %s: element %zu", what, t->count,
+			  element_name(t->type), element_op_name(t->op),
+			  t->in_place ? "in place" : "out of place", i + k);
+	}
+}
+
+static void allreduce(const struct attempt *t)
+{
+	uint8_t *from = t->in_place ? t->recv : t->send;
+
+	put_all(t, from, t->me->rank, 0, t->count);
+	JOB_TRY(dicomm_allreduce(from, t->recv, t->count, t->type, t->op,
+				 t->me->comm, NULL));
+	check(t, t->recv, 0, t->count, -1, "all-reduce");
+}
+
+static void reduce(const struct attempt *t, int root)
+{
+	uint8_t *from = t->in_place && t->me->rank == root ? t->recv : t->send;
+
+	put_all(t, from, t->me->rank, 0, t->count);
+	JOB_TRY(dicomm_reduce(from, t->me->rank == root ? t->recv : NULL,
+			      t->count, t->type, t->op, root, t->me->comm,
+			      NULL));
+	if (t->me->rank == root)
+		check(t, t->recv, 0, t->count, -1, "reduce");
+}
+
+static void broadcast(const struct attempt *t, int root)
+{
+	uint8_t *from = t->in_place ? t->recv : t->send;
+
+	memset(t->recv, 1, t->count * t->elem);
+	if (t->me->rank == root)
+		put_all(t, from, root, 0, t->count);
+	JOB_TRY(dicomm_broadcast(t->me->rank == root ? from : NULL, t->recv,
+				 t->count, t->type, root, t->me->comm, NULL));
+	check(t, t->recv, 0, t->count, root, "broadcast");
+}
+
+static void allgather(const struct attempt *t)
+{
+	size_t block = t->count * t->elem;
+	uint8_t *from =
+		t->in_place ? t->recv + (size_t)t->me->rank * block : t->send;
+
+	put_all(t, from, t->me->rank, 0, t->count);
+	JOB_TRY(dicomm_allgather(from, t->recv, t->count, t->type, t->me->comm,
+				 NULL));
+	for (int r = 0; r < t->me->ranks; r++)
+		check(t, t->recv + (size_t)r * block, 0, t->count, r,
+		      "all-gather");
+}
+
+static void reduce_scatter(const struct attempt *t)
+{
+	size_t block = t->count * t->elem, first;
+	uint8_t *to =
+		t->in_place ? t->send + (size_t)t->me->rank * block : t->recv;
+
+	first = (size_t)t->me->rank * t->count;
+	put_all(t, t->send, t->me->rank, 0, t->count * (size_t)t->me->ranks);
+	JOB_TRY(dicomm_reduce_scatter(t->send, to, t->count, t->type, t->op,
+				      t->me->comm, NULL));
+	check(t, to, first, t->count, -1, "reduce-scatter");
+}
+
+/* Another count, root and place each time */
+static void all_of(struct attempt *t, int nth)
+{
+	static const size_t counts[5] = {1, 4, 7, 600, 1201};
+	int root;
+
+	t->elem = element_bytes(t->type);
+	t->count = counts[nth % 5];
+	t->in_place = nth % 2;
+	root = nth % t->me->ranks;
+	job_doing("%zu %s, %s", t->count, element_name(t->type),
+		  element_op_name(t->op));
+	allreduce(t);
+	reduce(t, root);
+	broadcast(t, root);
+	t->count /= 2;
+	allgather(t);
+	reduce_scatter(t);
+}
+
+static void results(struct job_rank *me)
+{
+	int nth = 0;
+	struct attempt t = {
+		.me = me, .send = calloc(ROOM, 8), .recv = calloc(ROOM, 8)};
+
+	JOB_CHECK(t.send && t.recv, "out of memory");
+	join(me, me->arg);
+	explain(me, "allreduce", 600, DICOMM_FLOAT32, "vendor islands: ");
+	for (int y = 0; y < element_ntypes; y++)
+		for (int o = 0; o < element_nops; o++) {
+			t.type = element_types[y];
+			t.op = element_ops[o];
+			if (element_op_fits(t.op, t.type))
+				all_of(&t, nth++);
+		}
+	free(t.send);
+	free(t.recv);
+}
+
+#define ISLANDS                                        \
+	"DICOMM_ISLAND=auto", "DICOMM_ISLAND_BYTES=0", \
+		"DICOMM_ISLAND_LIBRARY=own:" OWN
+
+START_TEST(results_are_those_of_the_definition)
+{
+	job_run(&(struct job){.run = results,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {ISLANDS}});
+}
+END_TEST
+
+/* ---- devices ---- */
+
+/* On the stream of a device nothing waits for the host: each call follows the
+ * one before, and what was queued before and after. */
+static void on_devices(struct job_rank *me)
+{
+	static const enum trial_kind kinds[] = {
+		TRIAL_ALLREDUCE, TRIAL_REDUCE, TRIAL_BROADCAST,
+		TRIAL_REDUCE_SCATTER, TRIAL_ALLGATHER};
+	struct gadget g;
+	struct trial t = {.type = DICOMM_FLOAT32, .op = DICOMM_SUM};
+
+	gadget_open(&g, "cuda:0");
+	t.gadget = &g;
+	join(me, me->arg);
+	explain(me, "allreduce", 600, DICOMM_FLOAT32, "vendor islands: 2");
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++)
+		for (t.count = 5; t.count < 5000; t.count *= 30) {
+			t.kind = kinds[k];
+			t.root = (int)k % me->ranks;
+			t.seed++;
+			job_doing("%s of %zu", trial_name(t.kind), t.count);
+			trial_fill(&t, me);
+			job_barrier();
+			JOB_TRY(trial_call(&t, g.native));
+			trial_check(&t);
+			trial_free(&t);
+		}
+	JOB_CHECK(!gadget_hangs(&g), "%d calls of the driver would have hung",
+		  gadget_hangs(&g));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	gadget_close(&g);
+}
+
+START_TEST(ranks_of_mock_devices_follow_their_streams)
+{
+	char why[200];
+
+	if (!gadget_exists("cuda:0", why, sizeof(why))) {
+		fprintf(stderr, "no cuda:0: %s\n", why);
+		return;
+	}
+	job_run(&(struct job){.run = on_devices,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {ISLANDS, "DICOMM_DEVICE=cuda:0"}});
+}
+END_TEST
+
+/* ---- what crosses the boundary ---- */
+
+/* Bytes of which each enters and leaves an island once, whatever its size */
+#define CROSSING 480000
+
+static void crossing(struct job_rank *me)
+{
+	_Atomic uint64_t *bytes = job_board();
+	const struct layout *l = me->arg;
+	uint8_t *data = calloc(2, CROSSING);
+	uint64_t before;
+
+	JOB_CHECK(data, "out of memory");
+	join(me, l);
+	before = sent(me);
+	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_SUM,
+				 me->comm, NULL));
+	atomic_fetch_add(&bytes[l->host[me->rank]], sent(me) - before);
+	job_barrier();
+	JOB_CHECK(bytes[l->host[me->rank]] == CROSSING,
+		  "%llu bytes leave the island of rank %d, not %d",
+		  (unsigned long long)bytes[l->host[me->rank]], me->rank,
+		  CROSSING);
+	free(data);
+}
+
+START_TEST(a_byte_crosses_the_boundary_once)
+{
+	job_run(&(struct job){.run = crossing,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .env = {ISLANDS}});
+}
+END_TEST
+
+/* ---- what islands do not do ---- */
+
+static void other_ways(struct job_rank *me)
+{
+	int n = me->ranks, one = 1, sum = 0, more[MOST] = {0};
+	double scale = 2, two = 1, scaled = 0;
+	dicomm_redop_t op;
+	dicomm_stream_t stream;
+
+	join(me, me->arg);
+	explain(me, "alltoall", 100, DICOMM_INT32, "not for this collective");
+	explain(me, "allreduce", 100, DICOMM_FLOAT8E4M3, "lacks the type");
+	JOB_TRY(dicomm_redop_create_premulsum(&op, &scale, DICOMM_FLOAT64,
+					      DICOMM_SCALAR_HOST_IMMEDIATE,
+					      me->comm));
+	JOB_TRY(dicomm_allreduce(&two, &scaled, 1, DICOMM_FLOAT64, op, me->comm,
+				 NULL));
+	JOB_CHECK(scaled == 2 * n, "%g", scaled);
+	JOB_TRY(dicomm_host_stream_create(&stream));
+	JOB_TRY(dicomm_allreduce(&one, &sum, 1, DICOMM_INT32, DICOMM_SUM,
+				 me->comm, stream));
+	JOB_TRY(dicomm_host_stream_synchronize(stream));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
+	JOB_CHECK(sum == n, "on a stream: %d", sum);
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(&one, &sum, 1, DICOMM_INT32, DICOMM_MAX,
+				 me->comm, NULL));
+	JOB_TRY(dicomm_allgather(&me->rank, more, 1, DICOMM_INT32, me->comm,
+				 NULL));
+	JOB_TRY(dicomm_group_end());
+	for (int r = 0; r < n; r++)
+		JOB_CHECK(sum == 1 && more[r] == r, "in a group");
+	JOB_TRY(dicomm_barrier(me->comm, NULL));
+}
+
+START_TEST(what_islands_lack_goes_our_way)
+{
+	job_run(&(struct job){.run = other_ways,
+			      .arg = &layouts[1],
+			      .ranks = layouts[1].ranks,
+			      .bare = true,
+			      .env = {ISLANDS}});
+}
+END_TEST
+
+/* ---- which library ---- */
+
+static void no_library(struct job_rank *me)
+{
+	go_to_host(me->rank / 2);
+	JOB_REFUSED(
+		dicomm_comm_init_rank(&me->comm, me->ranks, job_id(), me->rank),
+		DICOMM_ERR_UNSUPPORTED, "DICOMM_ISLAND nccl: rank 0: ");
+	JOB_CHECK(strstr(dicomm_get_last_error(NULL), (const char *)me->arg),
+		  "no \"%s\" in \"%s\"", (const char *)me->arg,
+		  dicomm_get_last_error(NULL));
+}
+
+START_TEST(nccl_without_a_library_is_an_error)
+{
+	job_run(&(struct job){
+		.run = no_library,
+		.arg = "/nowhere/libnccl.so.2: cannot open",
+		.ranks = 4,
+		.bare = true,
+		.env = {"DICOMM_ISLAND=nccl", "DICOMM_DEBUG=none",
+			"DICOMM_ISLAND_LIBRARY=own:/nowhere/libnccl.so.2"}});
+	job_run(&(struct job){
+		.run = no_library,
+		.arg = "no vendor's library serves ranks of kind host",
+		.ranks = 4,
+		.bare = true,
+		.env = {"DICOMM_ISLAND=nccl", "DICOMM_DEBUG=none",
+			"DICOMM_ISLAND_LIBRARY=" OWN}});
+}
+END_TEST
+
+static void without(struct job_rank *me)
+{
+	go_to_host(me->rank / 2);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	explain(me, "allreduce", 1 << 20, DICOMM_FLOAT32,
+		"vendor islands: no: rank 0: ");
+	job_check_sums(me->comm, me->ranks, me->rank);
+}
+
+START_TEST(auto_without_a_library_goes_on)
+{
+	job_run(&(struct job){
+		.run = without,
+		.ranks = 4,
+		.bare = true,
+		.env = {"DICOMM_ISLAND=auto",
+			"DICOMM_ISLAND_LIBRARY=own:/nowhere/libnccl.so.2"}});
+}
+END_TEST
+
+/* Measured and predicted, all ranks find the same. */
+static void by_cost(struct job_rank *me)
+{
+	static float data[1 << 18];
+	char text[8192], (*all)[64] = job_board();
+	const char *line;
+
+	join(me, me->arg);
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1 << 18,
+				    DICOMM_FLOAT32, text, sizeof(text)));
+	line = strstr(text, "vendor islands: ");
+	JOB_CHECK(line, "no line in\n%s", text);
+	snprintf(all[me->rank], sizeof(*all), "%.18s", line);
+	job_barrier();
+	JOB_CHECK(!strcmp(all[me->rank], all[0]), "\"%s\", not \"%s\"",
+		  all[me->rank], all[0]);
+	data[1] = 1;
+	JOB_TRY(dicomm_allreduce(data, data, 1 << 18, DICOMM_FLOAT32,
+				 DICOMM_SUM, me->comm, NULL));
+	JOB_CHECK(data[1] == (float)me->ranks, "%g", (double)data[1]);
+}
+
+START_TEST(all_ranks_find_the_same_size)
+{
+	job_run(&(struct job){.run = by_cost,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .env = {"DICOMM_ISLAND=auto",
+				      "DICOMM_ISLAND_LIBRARY=own:" OWN}});
+}
+END_TEST
+
+static void by_config(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	char text[8192];
+
+	go_to_host(me->rank / 2);
+	config.island = "no";
+	JOB_REFUSED(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+						 me->rank, &config),
+		    DICOMM_ERR_INVALID_ARGUMENT, "config: island no");
+	config.island = "off";
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1 << 20,
+				    DICOMM_FLOAT32, text, sizeof(text)));
+	JOB_CHECK(!strstr(text, "vendor islands"), "off, but\n%s", text);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	config.island = me->rank ? "auto" : "off";
+	JOB_REFUSED(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+						 me->rank, &config),
+		    DICOMM_ERR_INVALID_USAGE, "rank 0 has island off");
+}
+
+START_TEST(a_communicator_has_its_own_setting)
+{
+	job_run(&(struct job){.run = by_config,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {ISLANDS, "DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+/* ---- ends ---- */
+
+#define DEATH_S 3.0
+
+struct death {
+	_Atomic int working;
+	_Atomic bool killed;
+	double at_s;
+};
+
+/* The victim stands still, then dies while the others wait for it, inside its
+ * island and outside. */
+static void die(struct job_rank *me)
+{
+	static float data[1 << 16];
+	struct death *death = job_board();
+	const int victim = 1;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	dicomm_comm_t rest;
+	char name[16];
+
+	join(me, me->arg);
+	snprintf(name, sizeof(name), "rank %d", victim);
+	JOB_TRY(dicomm_allreduce(data, data, 1 << 16, DICOMM_FLOAT32,
+				 DICOMM_SUM, me->comm, NULL));
+	atomic_fetch_add(&death->working, 1);
+	if (me->rank == victim) {
+		while (atomic_load(&death->working) < me->ranks)
+			job_sleep_ms(1);
+		job_sleep_ms(100);
+		death->at_s = job_seconds();
+		atomic_store(&death->killed, true);
+		raise(SIGKILL);
+	}
+	while (status == DICOMM_SUCCESS)
+		status = dicomm_allreduce(data, data, 1 << 16, DICOMM_FLOAT32,
+					  DICOMM_SUM, me->comm, NULL);
+	JOB_CHECK(atomic_load(&death->killed), "%d before it was killed: %s",
+		  (int)status, dicomm_get_last_error(me->comm));
+	prompt_check("news of a death", job_seconds() - death->at_s, 0);
+	JOB_CHECK(status == DICOMM_ERR_REMOTE, "%d: %s", (int)status,
+		  dicomm_get_last_error(me->comm));
+	JOB_CHECK(strstr(dicomm_get_last_error(me->comm), name),
+		  "\"%s\" does not name %s", dicomm_get_last_error(me->comm),
+		  name);
+	JOB_TRY(dicomm_comm_shrink(me->comm, NULL, 0, &rest, NULL));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = rest;
+	explain(me, "allreduce", 600, DICOMM_FLOAT32, "vendor islands: 2");
+	job_check_sums(rest, me->ranks - 1, me->rank - (me->rank > victim));
+}
+
+START_TEST(a_death_is_named_and_shrink_makes_islands_anew)
+{
+	job_run(&(struct job){.run = die,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .may_die = 1u << 1,
+			      .env = {ISLANDS, "DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+/* A rank that does not come waits in no call, and aborts. */
+static void give_up(struct job_rank *me)
+{
+	static float data[1 << 16];
+	double begin;
+
+	join(me, me->arg);
+	if (!me->rank) {
+		job_sleep_ms(200);
+		JOB_TRY(dicomm_comm_abort(me->comm));
+	} else {
+		JOB_REFUSED(dicomm_allreduce(data, data, 1 << 16,
+					     DICOMM_FLOAT32, DICOMM_SUM,
+					     me->comm, NULL),
+			    DICOMM_ERR_REMOTE, "rank 0 aborted");
+	}
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+	JOB_CHECK(job_seconds() - begin < DEATH_S + starved_s(),
+		  "destroy took %.1f s", job_seconds() - begin);
+}
+
+START_TEST(an_abort_ends_what_waits_in_an_island)
+{
+	job_run(&(struct job){.run = give_up,
+			      .arg = &layouts[_i],
+			      .ranks = layouts[_i].ranks,
+			      .bare = true,
+			      .env = {ISLANDS, "DICOMM_DEBUG=none"}});
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("island");
+	TCase *tc = tcase_create("island");
+
+	if (access(OWN, R_OK)) {
+		fprintf(stderr, "no %s: it is made with shared libraries\n",
+			OWN);
+		return 77;
+	}
+	tcase_set_timeout(tc, 400);
+	tcase_add_loop_test(tc, results_are_those_of_the_definition, 0,
+			    LAYOUTS);
+	tcase_add_loop_test(tc, ranks_of_mock_devices_follow_their_streams, 0,
+			    2);
+	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 4);
+	tcase_add_test(tc, what_islands_lack_goes_our_way);
+	tcase_add_test(tc, nccl_without_a_library_is_an_error);
+	tcase_add_test(tc, auto_without_a_library_goes_on);
+	tcase_add_loop_test(tc, all_ranks_find_the_same_size, 0, 3);
+	tcase_add_test(tc, a_communicator_has_its_own_setting);
+	tcase_add_loop_test(tc, a_death_is_named_and_shrink_makes_islands_anew,
+			    1, 4);
+	tcase_add_loop_test(tc, an_abort_ends_what_waits_in_an_island, 0, 3);
+	suite_add_tcase(s, tc);
+	prompt_add(s);
+	return runner_main(s);
+}
