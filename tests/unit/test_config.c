@@ -524,6 +524,8 @@ START_TEST(shared_settings_are_text_and_hash)
 			       "DICOMM_DRIFT=1 "
 			       "DICOMM_IB_CONNECT=oob "
 			       "DICOMM_IB_EAGER_BYTES=4K "
+			       "DICOMM_ISLAND=off "
+			       "DICOMM_ISLAND_BYTES=auto "
 			       "DICOMM_PROBE=auto "
 			       "DICOMM_SHM_SLOT_BYTES=32K(default) "
 			       "DICOMM_SHM_SLOTS=16(default)");
