@@ -621,7 +621,7 @@ static void refuse_calls(struct job_rank *me)
 	JOB_REFUSED(dicomm_redistribute_link(plan, 2, &sent, &received),
 		    DICOMM_ERR_INVALID_ARGUMENT, "peer 2");
 	JOB_REFUSED(dicomm_redistribute_explain(plan, text, 0),
-		    DICOMM_ERR_INVALID_ARGUMENT, "no room");
+		    DICOMM_ERR_INVALID_ARGUMENT, "len is 0");
 	/* Nothing was written, and all still works. */
 	JOB_CHECK(!got[0] && !got[3], "a refused call wrote %d", got[0]);
 	JOB_TRY(dicomm_redistribute_run(plan, &source, &target, NULL));
