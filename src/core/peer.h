@@ -31,7 +31,7 @@ struct channel {
 	/* in_withheld: the last message of an incast operation; its credit is
 	 * sent when the operation ends. out_settles: this rank sends no message
 	 * of the next operation before the peer has released this one; see
-	 * engine.c. */
+	 * planned.c. */
 	uint64_t in_withheld, out_settles;
 };
 

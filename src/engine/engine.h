@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs operations: plans over transports. Nothing else moves data.
+ * Runs operations, such as plans over transports.
  *
  * The collectives of a communicator run one after the other, in call order. So
  * do its sends to one peer, and its receives from one peer. All these queues
