@@ -231,9 +231,11 @@ static void build_alone(struct plan *p, const struct shape *s)
 	uint32_t send_blocks, recv_blocks;
 
 	coll_layout(s->coll, 0, 1, 0, &send_blocks, &recv_blocks);
-	if (recv_blocks > 0)
-		plan_copy(p, recv,
-			  shape_input(p, s, plan_block(PLAN_SEND, 0), recv));
+	if (recv_blocks == 0)
+		return;
+	plan_copy(p, recv, shape_input(p, s, plan_block(PLAN_SEND, 0), recv));
+	/* It may be one of several ranks, with a result of its own. */
+	shape_result(p, s, recv);
 }
 
 dicomm_result_t algorithm_plan(const struct algorithm *a, const struct shape *s,

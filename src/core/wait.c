@@ -114,10 +114,12 @@ static void say_count(struct dicomm_comm *comm, const struct call *call,
 			  sizeof(text)) != DICOMM_SUCCESS ||
 	    !known)
 		return;
-	if (call_odd_count(call, comm->ranks, strtoull(text, NULL, 16),
-			   p->signature, &rank, &count))
+	if (call_odd_count(call, call_ranks(call, comm->ranks),
+			   strtoull(text, NULL, 16), p->signature, &rank,
+			   &count))
 		snprintf(out, len, ", but they give %zu and %zu for rank %d",
-			 call->counts[rank], count, rank);
+			 call->counts[rank], count,
+			 call->among ? (int)call->among->of[rank] : rank);
 	else
 		snprintf(out, len, ", but the counts of several ranks differ");
 }

@@ -103,6 +103,7 @@ static dicomm_result_t fold(struct operation *op, const struct step *step,
 	struct piece dst = step_locate(op, &step->dst, k);
 	struct piece own = step_locate(op, &step->a, k);
 	const void *src[step->nfold];
+	int me = call_rank(&op->call, op->comm->rank);
 
 	for (uint32_t i = 0; i < step->nfold; i++) {
 		struct span s = step->b;
@@ -111,7 +112,7 @@ static dicomm_result_t fold(struct operation *op, const struct step *step,
 		s.block += i;
 		p = step_locate(op, &s, k);
 		src[i] = p.at;
-		if ((int)i != op->comm->rank)
+		if ((int)i != me)
 			continue;
 		if (step->nfold > 8)
 			TRY(copy(dev, p.at, own.at, own.bytes));

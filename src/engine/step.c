@@ -494,13 +494,13 @@ static void fold(struct operation *op, const struct step *step, uint64_t k)
 	struct piece dst = step_locate(op, &step->dst, k);
 	struct piece own = step_locate(op, &step->a, k);
 	const void *src[step->nfold];
+	int me = call_rank(&op->call, op->comm->rank);
 
 	for (uint32_t i = 0; i < step->nfold; i++) {
 		struct span s = step->b;
 
 		s.block += i;
-		src[i] = (int)i == op->comm->rank ? own.at
-						  : step_locate(op, &s, k).at;
+		src[i] = (int)i == me ? own.at : step_locate(op, &s, k).at;
 	}
 	reduce_fold(op->call.type, prep->op, dst.at, src, (int)step->nfold,
 		    dst.n);

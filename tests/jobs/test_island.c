@@ -33,6 +33,7 @@ static const struct layout {
 	{"2, 1 and 3, mixed", 6, {2, 0, 1, 0, 2, 2}},
 	{"2, 2 and 2", 6, {0, 0, 1, 1, 2, 2}},
 };
+static const struct layout one_host = {"3 alone", 3, {0, 0, 0}};
 #define LAYOUTS (int)(sizeof(layouts) / sizeof(*layouts))
 
 static void go_to_host(int host)
@@ -223,6 +224,33 @@ START_TEST(results_are_those_of_the_definition)
 			      .bare = true,
 			      .timeout_s = 60,
 			      .env = {ISLANDS}});
+}
+END_TEST
+
+/* One island: nothing is left to do between islands, but to divide. */
+START_TEST(one_island_is_enough)
+{
+	job_run(&(struct job){.run = results,
+			      .arg = &one_host,
+			      .ranks = one_host.ranks,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {ISLANDS}});
+}
+END_TEST
+
+/* Algorithms that fold blocks of all ranks count those of their group. */
+START_TEST(owners_fold_in_their_order)
+{
+	const struct layout *l = &layouts[_i ? 3 : 0];
+
+	job_run(&(struct job){.run = results,
+			      .arg = (void *)(uintptr_t)l,
+			      .ranks = l->ranks,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {ISLANDS, "DICOMM_ALGO=allreduce:ordered;"
+					       "reduce_scatter:ordered"}});
 }
 END_TEST
 
@@ -587,6 +615,8 @@ int main(void)
 	tcase_set_timeout(tc, 400);
 	tcase_add_loop_test(tc, results_are_those_of_the_definition, 0,
 			    LAYOUTS);
+	tcase_add_test(tc, one_island_is_enough);
+	tcase_add_loop_test(tc, owners_fold_in_their_order, 0, 2);
 	tcase_add_loop_test(tc, ranks_of_mock_devices_follow_their_streams, 0,
 			    2);
 	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 4);
