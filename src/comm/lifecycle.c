@@ -500,7 +500,8 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 static dicomm_result_t check_outside(struct dicomm_comm *comm,
 				     const char *function)
 {
-	if (!comm_is_inside(comm) && !driver_has(comm))
+	if (!comm_is_inside(comm) && !driver_has(comm) &&
+	    !island_is_inside(comm))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
 		    "%s: this thread is inside a call on comm (in a signal "

@@ -5,6 +5,7 @@
  * this library would do by itself, are predicted from the links. Integers only,
  * of what all ranks have exchanged, so all of them find the same.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/base/clock.h"
@@ -51,8 +52,8 @@ static dicomm_result_t await(const struct gauge *g)
 	return status;
 }
 
-/* Returns true if it is done; otherwise it is not to be chosen. */
-static bool run(const struct gauge *g, uint64_t bytes)
+static bool queue(const struct gauge *g, struct vendor_comm *vendor,
+		  uint64_t bytes)
 {
 	struct island *is = g->is;
 	const struct vendor_functions *f = &is->library->f;
@@ -60,17 +61,32 @@ static bool run(const struct gauge *g, uint64_t bytes)
 	size_t n = bytes / 4 / is->size[is->mine];
 	int result;
 
-	result =
-		f->reduce_scatter(g->send, g->recv + me * n * 4, n,
-				  DICOMM_FLOAT32, DICOMM_SUM, is->vendor, NULL);
-	if (island_settle(is, is->vendor, result, "ncclReduceScatter",
+	result = f->reduce_scatter(g->send, g->recv + me * n * 4, n,
+				   DICOMM_FLOAT32, DICOMM_SUM, vendor, NULL);
+	if (island_settle(is, vendor, result, "ncclReduceScatter",
 			  MEASURE_MS) != DICOMM_SUCCESS)
 		return false;
 	result = f->allgather(g->recv + me * n * 4, g->recv, n, DICOMM_FLOAT32,
-			      is->vendor, NULL);
-	return island_settle(is, is->vendor, result, "ncclAllGather",
-			     MEASURE_MS) == DICOMM_SUCCESS &&
-	       await(g) == DICOMM_SUCCESS;
+			      vendor, NULL);
+	return island_settle(is, vendor, result, "ncclAllGather", MEASURE_MS) ==
+	       DICOMM_SUCCESS;
+}
+
+/* Returns true if it is done; otherwise it is not to be chosen. */
+static bool run(const struct gauge *g, uint64_t bytes)
+{
+	struct island *is = g->is;
+	struct vendor_comm *vendor;
+	bool good;
+
+	/* As in operations.c: the thread of the island aborts. */
+	if (is->comm->dev)
+		pthread_mutex_lock(&is->lock);
+	vendor = is->vendor;
+	good = vendor && !fault_is(is->comm) && queue(g, vendor, bytes);
+	if (is->comm->dev)
+		pthread_mutex_unlock(&is->lock);
+	return good && await(g) == DICOMM_SUCCESS;
 }
 
 /* The first time, the vendor's library may connect its ranks. */
@@ -123,19 +139,64 @@ static void close_gauge(struct gauge *g)
 		accel->free(g->recv);
 }
 
-static void measure_island(struct island *is, struct island_times *t)
+/* One round: each rank shows the others its time, and learns the longest. */
+static dicomm_result_t agree(struct dicomm_comm *comm, uint64_t *ns)
 {
-	struct gauge g = {.is = is};
+	uint64_t *all = calloc((size_t)comm->ranks, sizeof(*all));
+	dicomm_result_t status;
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	status = control_allgather(comm->control, ns, all, sizeof(*ns),
+				   comm->join_ms);
+	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
+		if (all[r] > *ns)
+			*ns = all[r];
+	free(all);
+	return status;
+}
+
+/* What a rank has queued may not end, and then no memory of it can be freed
+ * before the vendor's communicator has ended. */
+static void give_up(struct island *is)
+{
+	struct vendor_comm *vendor;
+
+	pthread_mutex_lock(&is->lock);
+	vendor = atomic_exchange(&is->vendor, NULL);
+	if (vendor)
+		is->library->f.abort(vendor);
+	pthread_mutex_unlock(&is->lock);
+	snprintf(is->why, sizeof(is->why),
+		 "the vendor's library was not done within %d ms", MEASURE_MS);
+}
+
+/* All ranks go from step to step together: a rank that went on alone would call
+ * something else than the others of its island. */
+static dicomm_result_t measure_all(struct gauge *g, struct island_times *t)
+{
+	struct island *is = g->is;
+	struct dicomm_comm *comm = is->comm;
+	uint64_t opened = 0;
 
 	*t = (struct island_times){0, 0};
-	if (!is->library)
-		return;
-	*t = (struct island_times){NEVER_NS, NEVER_NS};
-	if (open_gauge(&g)) {
-		t->short_ns = measure(&g, SHORT_BYTES);
-		t->long_ns = measure(&g, LONG_BYTES);
+	if (is->library && !open_gauge(g))
+		opened = NEVER_NS;
+	TRY(agree(comm, &opened));
+	if (opened == NEVER_NS) {
+		snprintf(is->why, sizeof(is->why),
+			 "no memory to measure the vendor's library");
+		return DICOMM_SUCCESS;
 	}
-	close_gauge(&g);
+	if (is->library)
+		t->short_ns = measure(g, SHORT_BYTES);
+	TRY(agree(comm, &t->short_ns));
+	if (is->library && t->short_ns != NEVER_NS)
+		t->long_ns = measure(g, LONG_BYTES);
+	TRY(agree(comm, &t->long_ns));
+	if (t->short_ns == NEVER_NS || t->long_ns == NEVER_NS)
+		give_up(is);
+	return DICOMM_SUCCESS;
 }
 
 /* The time of the slowest island for so many bytes */
@@ -259,28 +320,20 @@ static dicomm_result_t find_all(struct island *is, const struct island_times *t)
 
 dicomm_result_t island_compare(struct island *is)
 {
-	struct dicomm_comm *comm = is->comm;
 	int64_t least = config_int(CONFIG_ISLAND_BYTES);
-	struct island_times mine, most = {0, 0};
-	struct island_times *all;
+	struct gauge g = {.is = is};
+	struct island_times longest;
 	dicomm_result_t status;
 
 	for (int c = 0; c < COLL_KINDS; c++)
 		is->least[c] = (uint64_t)least;
 	if (least >= 0)
 		return DICOMM_SUCCESS;
-	all = calloc((size_t)comm->ranks, sizeof(*all));
-	if (!all)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
-	measure_island(is, &mine);
-	status = control_allgather(comm->control, &mine, all, sizeof(mine),
-				   comm->join_ms);
-	for (int r = 0; r < comm->ranks; r++) {
-		if (all[r].short_ns > most.short_ns)
-			most.short_ns = all[r].short_ns;
-		if (all[r].long_ns > most.long_ns)
-			most.long_ns = all[r].long_ns;
-	}
-	free(all);
-	return status == DICOMM_SUCCESS ? find_all(is, &most) : status;
+	status = measure_all(&g, &longest);
+	if (status != DICOMM_SUCCESS)
+		give_up(is);
+	close_gauge(&g);
+	if (status == DICOMM_SUCCESS && !*is->why)
+		status = find_all(is, &longest);
+	return status;
 }

@@ -16,7 +16,6 @@
 #include "src/core/member.h"
 
 /* For the other ranks of an island to come to its end, at most */
-#define FINALIZE_MS 10000
 
 const char *island_wish(const struct dicomm_comm *comm)
 {
@@ -269,11 +268,8 @@ static void *watch(void *arg)
 	/* On the host its functions block, and are ended by this. */
 	if (is->comm->dev)
 		pthread_mutex_lock(&is->lock);
-	vendor = is->vendor;
-	if (!is->closing && vendor) {
+	if (!is->closing && (vendor = atomic_exchange(&is->vendor, NULL)))
 		is->library->f.abort(vendor);
-		is->vendor = NULL;
-	}
 	if (is->comm->dev)
 		pthread_mutex_unlock(&is->lock);
 	return NULL;
@@ -382,14 +378,25 @@ dicomm_result_t island_open(struct dicomm_comm *comm)
 void island_finalize(struct dicomm_comm *comm)
 {
 	struct island *is = comm->island;
+	dicomm_result_t status = DICOMM_SUCCESS;
 	int result;
 
-	if (!is || !is->vendor || is->finalized || fault_is(comm))
+	if (!is || is->finalized || fault_is(comm))
 		return;
-	result = is->library->f.finalize(is->vendor);
-	is->finalized =
-		island_settle(is, is->vendor, result, "ncclCommFinalize",
-			      FINALIZE_MS) == DICOMM_SUCCESS;
+	if (comm->dev)
+		pthread_mutex_lock(&is->lock);
+	if (is->vendor) {
+		result = is->library->f.finalize(is->vendor);
+		status = island_settle(is, is->vendor, result,
+				       "ncclCommFinalize",
+				       atomic_load(&comm->timeout_ms));
+		is->finalized = status == DICOMM_SUCCESS;
+	}
+	if (comm->dev)
+		pthread_mutex_unlock(&is->lock);
+	/* What others of the island wait for will not come. */
+	if (status != DICOMM_SUCCESS && !fault_is(comm))
+		fault_own(comm, status, -1);
 }
 
 static void end_vendor(struct island *is)

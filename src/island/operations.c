@@ -24,12 +24,14 @@
 #include "src/core/memory.h"
 #include "src/engine/engine.h"
 #include "src/island/island.h"
+#include "src/stream/graph.h"
 #include "src/stream/submit.h"
 
 struct island_scratch {
 	const void *stream;
 	uint8_t *at;
 	size_t bytes;
+	bool captured; /* of a call in a graph */
 	struct island_scratch *next;
 };
 
@@ -39,6 +41,7 @@ struct job {
 	const struct vendor_functions *f;
 	struct vendor_comm *vendor;
 	dicomm_stream_t stream;
+	bool captured; /* into a graph */
 	enum coll coll;
 	dicomm_datatype_t type;
 	dicomm_redop_t op;
@@ -491,17 +494,29 @@ static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
 
 /* ---- scratch ---- */
 
+static size_t power_of_two(size_t bytes)
+{
+	size_t room = 4096;
+
+	while (room < bytes)
+		room *= 2;
+	return room;
+}
+
 /* Earlier calls on the stream use what it has; so it is kept where it has to
- * grow. */
+ * grow, by half of all at least. A captured call is replayed beside others, so
+ * it has some of its own. */
 static dicomm_result_t get_scratch(struct job *j, size_t bytes)
 {
 	struct island_scratch *s = j->is->scratch;
 	struct dicomm_comm *comm = j->is->comm;
 	void *at;
 
-	while (s && (s->stream != j->stream || s->bytes < bytes))
+	while (s && (j->captured || s->captured || s->stream != j->stream ||
+		     s->bytes < bytes))
 		s = s->next;
 	if (!s) {
+		bytes = power_of_two(bytes);
 		s = calloc(1, sizeof(*s));
 		if (!s)
 			return FAIL(DICOMM_ERR_NO_MEMORY,
@@ -513,7 +528,7 @@ static dicomm_result_t get_scratch(struct job *j, size_t bytes)
 				    "island: no memory of %s for %zu bytes",
 				    comm->device, bytes);
 		}
-		*s = (struct island_scratch){j->stream, at, bytes,
+		*s = (struct island_scratch){j->stream, at, bytes, j->captured,
 					     j->is->scratch};
 		j->is->scratch = s;
 	}
@@ -616,8 +631,12 @@ dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
 			.recv = call->recv,
 			.me = is->index[comm->rank],
 			.size = is->size[is->mine]};
+	struct item item = {.comm = comm, .call = *call, .native = stream};
 	dicomm_result_t status;
 
+	/* What is refused is so before a part of it is in the graph. */
+	if (comm->dev)
+		TRY(graph_captures(&item, 1, NULL, &j.captured));
 	/* What is only moved is bytes. */
 	if (!call_reduces(call->function)) {
 		j.count *= j.elem;
