@@ -88,9 +88,10 @@
  *    after the communicator. After the end of the communicator, or when it is
  *    broken, replays pass its calls without a result.
  *  - Refused are (ERR_UNSUPPORTED): groups with a stream that is captured and
- *    one that is not, redistributions, one-sided operations, receives with a
- *    status, drivers before CUDA 11.3 and ROCm 5.3; and all with
- *    DICOMM_GRAPH=off.
+ *    one that is not, or with captured calls from two streams or of two
+ *    communicators on one device, redistributions, one-sided operations,
+ *    receives with a status, drivers before CUDA 11.3 and ROCm 5.3; and all
+ *    with DICOMM_GRAPH=off.
  *  - A thread of the library looks for replays as long as there are graphs. On
  *    CUDA before 11.7 and on HIP, the wait of a replay is a host function,
  *    which holds up other host functions.

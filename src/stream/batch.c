@@ -11,7 +11,6 @@
 #include "src/core/fault.h"
 #include "src/core/share.h"
 #include "src/engine/prepare.h"
-#include "src/stream/graph.h"
 #include "src/stream/request.h"
 
 /* In nanoseconds; longer than anything takes that the library queues on
@@ -306,7 +305,7 @@ void batch_end_item(struct batch *w, struct item *item)
 void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 {
 	struct dicomm_request *r, *next;
-	struct graph_call *graph = w->items[0].graph;
+	_Atomic bool *replay_runs = w->items[0].replay_runs;
 	dicomm_result_t status = w->status;
 	char *text = w->text;
 
@@ -352,8 +351,8 @@ void batch_complete(struct batch *w, void (*begin)(struct batch *w))
 		callbacks_complete(r, status, text ? text : "");
 	}
 	free(text);
-	if (graph)
-		graph_ended(graph);
+	if (replay_runs)
+		atomic_store(replay_runs, false);
 }
 
 bool batch_look_at_fences(struct batch *w)

@@ -108,11 +108,6 @@ static void free_call(struct graph_call *call)
 	free(call);
 }
 
-void graph_ended(struct graph_call *call)
-{
-	atomic_store(&call->runs, false);
-}
-
 static bool is_reached(const struct gate *gate)
 {
 	return gate->stop && gate->graphs->stop_reached(gate->stop);
@@ -329,6 +324,7 @@ static dicomm_result_t split(struct dicomm_comm *comm, dicomm_comm_t *out)
 	config.blocking = 1;
 	config.timeout_ms = atomic_load(&comm->timeout_ms);
 	config.bootstrap.allgather = NULL;
+	config.island = "off"; /* replays queue their calls past islands */
 	return dicomm_comm_split(comm, 0, comm->rank, out, &config);
 }
 
@@ -487,6 +483,28 @@ static dicomm_result_t check(const struct item *item,
 		    item->native, what);
 }
 
+/* A call begins when all of its stops are reached. Stops in one graph would
+ * wait for each other: a driver may run branches one after the other. */
+static dicomm_result_t check_streams(const struct item *items, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		for (size_t j = 0; j < i; j++) {
+			const struct item *a = &items[i], *b = &items[j];
+
+			if (graphs_for(a) == graphs_for(b) &&
+			    a->comm->dev->index == b->comm->dev->index &&
+			    (a->native != b->native || a->comm != b->comm))
+				return FAIL(DICOMM_ERR_UNSUPPORTED,
+					    "group: calls %zu and %zu on %s "
+					    "are captured into a graph from "
+					    "two %s",
+					    j, i, a->comm->device,
+					    a->comm != b->comm ? "communicators"
+							       : "streams");
+		}
+	return DICOMM_SUCCESS;
+}
+
 dicomm_result_t graph_captures(const struct item *items, size_t n,
 			       const struct local_work *before, bool *does)
 {
@@ -514,6 +532,7 @@ dicomm_result_t graph_captures(const struct item *items, size_t n,
 			    captured - 1, other - 1);
 	for (size_t i = 0; i < n; i++)
 		TRY(check(&items[i], before));
+	TRY(check_streams(items, n));
 	*does = true;
 	return DICOMM_SUCCESS;
 }
@@ -629,7 +648,7 @@ dicomm_result_t graph_capture(struct item *items, size_t n)
 	}
 	for (size_t i = 0; i < n; i++) {
 		call->items[i].comm = call->items[i].comm->graphs->comm;
-		call->items[i].graph = call;
+		call->items[i].replay_runs = &call->runs;
 	}
 	status = add_stops(call);
 	pthread_mutex_lock(&lock);

@@ -22,8 +22,6 @@
 
 #include "src/stream/submit.h"
 
-struct graph_call;
-
 /* Is the stream of one of the calls being captured? Fails if one is, and it
  * cannot go into a graph. */
 dicomm_result_t graph_captures(const struct item *items, size_t n,
@@ -31,8 +29,6 @@ dicomm_result_t graph_captures(const struct item *items, size_t n,
 /* Capture the calls, which start together. Takes over their counts, also on
  * failure. */
 dicomm_result_t graph_capture(struct item *items, size_t n);
-/* A replay's calls have ended. Any thread */
-void graph_ended(struct graph_call *call);
 
 /* The communicator aborts, and ends: so do its captured calls. */
 void graph_abort(struct dicomm_comm *comm);

@@ -6,7 +6,6 @@
 #include "src/device/device.h"
 
 struct batch;
-struct graph_call;
 struct host_stream;
 
 struct item {
@@ -16,8 +15,9 @@ struct item {
 	struct host_stream
 		*stream;        /* NULL: a blocking call, or a device stream */
 	dicomm_stream_t native; /* the stream of the rank's device */
-	/* The captured call that a replay of a graph has begun, or NULL */
-	struct graph_call *graph;
+	/* Cleared when its batch has ended; NULL: no replay of a graph has
+	 * begun it. */
+	_Atomic bool *replay_runs;
 	struct operation *op;
 	bool entered; /* this thread has entered its communicator */
 	/* Used by the driver. batch: the unit it belongs to; parked: its

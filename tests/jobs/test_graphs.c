@@ -606,6 +606,57 @@ static void mixed(struct job_rank *me, struct gadget *g)
 	numbers_free(&n, g);
 }
 
+static void refuse_group(const struct numbers *n, dicomm_comm_t a, void *first,
+			 dicomm_comm_t b, void *second, const char *words)
+{
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(n->in, n->out, COUNT, DICOMM_INT64, DICOMM_SUM,
+				 a, first));
+	JOB_TRY(dicomm_allreduce(n->in, n->out, COUNT, DICOMM_INT64, DICOMM_SUM,
+				 b, second));
+	JOB_REFUSED(dicomm_group_end(), DICOMM_ERR_UNSUPPORTED, words);
+}
+
+/* Neither would begin: a graph may come to one stop behind the other. */
+static void two_of_a_device(struct job_rank *me, struct gadget *g)
+{
+	struct gadget side;
+	dicomm_comm_t two;
+	struct numbers n;
+	void *graph, *fork, *join;
+
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &two, NULL));
+	use(g);
+	numbers_alloc(&n, g);
+	gadget_open(&side, g->name);
+	DRIVER(api.event_create(&fork, api.event_flags));
+	DRIVER(api.event_create(&join, api.event_flags));
+	DRIVER(api.begin(g->native, RELAXED));
+	DRIVER(api.event_record(fork, g->native));
+	DRIVER(api.event_wait(side.native, fork, 0));
+	refuse_group(&n, me->comm, g->native, two, g->native,
+		     "from two communicators");
+	refuse_group(&n, me->comm, g->native, me->comm, side.native,
+		     "from two streams");
+	DRIVER(api.event_record(join, side.native));
+	DRIVER(api.event_wait(g->native, join, 0));
+	DRIVER(api.end(g->native, &graph));
+	DRIVER(api.destroy(graph));
+	DRIVER(api.event_destroy(fork));
+	DRIVER(api.event_destroy(join));
+	gadget_close(&side);
+	numbers_free(&n, g);
+	JOB_TRY(dicomm_comm_destroy(two));
+}
+
+START_TEST(a_captured_group_has_one_stream_of_a_device)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+				 .run = two_of_a_device},
+		  2);
+}
+END_TEST
+
 START_TEST(a_group_is_captured_as_a_whole)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"}, .run = mixed},
@@ -630,6 +681,7 @@ int main(void)
 	tcase_add_loop_test(tcase, an_abort_ends_a_replay, 0, 2);
 	tcase_add_loop_test(tcase, a_variable_refuses_graphs, 0, 2);
 	tcase_add_test(tcase, a_group_is_captured_as_a_whole);
+	tcase_add_test(tcase, a_captured_group_has_one_stream_of_a_device);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
