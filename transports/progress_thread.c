@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/descriptors.h"
+#include "src/base/doorbell.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
@@ -73,8 +74,10 @@ static int poll_devices(struct pollfd fds[SLEEPERS], nfds_t *n)
 		if (t < 0 && !atomic_load(&e->aborted))
 			fds[(*n)++] =
 				(struct pollfd){.fd = e->fd, .events = POLLIN};
-		if (t >= 0)
-			atomic_store(&e->covered, false);
+		/* A thread that took the device for covered must not sleep
+		 * on. */
+		if (t >= 0 && atomic_exchange(&e->covered, false))
+			doorbell_ring_own();
 		if (t >= 0 && (timeout < 0 || t < timeout))
 			timeout = t;
 	}

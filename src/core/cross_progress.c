@@ -415,14 +415,20 @@ static void sleep_long(struct pace *p)
 {
 	static doorbell_word *on[DOORBELL_WORDS];
 	unsigned n = nwords, us = DOORBELL_SETTLE_US;
+	enum found found;
 
 	memcpy(on, words, n * sizeof(*on));
 	do {
 		pthread_mutex_unlock(&lock);
 		doorbell_sleep(on, n, us);
 		pthread_mutex_lock(&lock);
-		us = SLEEP_MOST_US;
-	} while (!has_rung() && poll_served(true) != MOVED);
+		if (has_rung())
+			break;
+		found = poll_served(true);
+		/* A communicator in use has not been looked at. */
+		us = found == NOTHING || 2 * us > SLEEP_MOST_US ? SLEEP_MOST_US
+								: 2 * us;
+	} while (found != MOVED);
 	disarm();
 	if (p->rung && p->patience_ns < QUIET_MOST_NS)
 		p->patience_ns *= 2;
