@@ -94,8 +94,8 @@ ROW(ISLAND, CHOICE("off", "off", "auto", "nccl", "rccl"), SHARED,
     "and by this one between hosts; auto: where that is predicted to be faster "
     "and there is one")
 ROW(ISLAND_BYTES, BYTES("auto", 0, INT64_MAX), SHARED,
-    "least bytes of the longer buffer that go by islands; auto: from which that "
-    "is predicted to be faster")
+    "least bytes of the longer buffer that go by islands; auto: from where "
+    "that is predicted to be faster")
 ROW(ISLAND_LIBRARY, STRING(""), 0,
     "path of the vendor's library; unset: libnccl.so.2 or librccl.so.1 as the "
     "loader finds it")

@@ -273,8 +273,9 @@ struct dicomm_comm {
 	uint64_t service_moves;  /* how often its poll() has moved something */
 	struct windows *windows; /* of src/window; or NULL */
 	struct comm_graphs *graphs; /* of src/stream; or NULL */
-	struct island *island;   /* of src/island; or NULL */
-	/* Called when it breaks, once, by the thread that notices; or NULL */
+	struct island *island;      /* of src/island; or NULL */
+	/* Called when it breaks, at least once, by the thread that notices; or
+	 * NULL */
 	void (*on_broken)(struct dicomm_comm *comm);
 	/* There is a service. The control thread answers ASK_SIGNALS with
 	 * it. */

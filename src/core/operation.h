@@ -51,8 +51,8 @@ struct tagged_op {
 	/* It has had its first turn. Its buffer is not used before, because an
 	 * earlier operation of its stream may use the same buffer. */
 	bool begun;
-	/* A receive whose source was any; it is in the driver's queue of those
-	 * that look for messages of all peers. */
+	/* A receive whose source was any; if the driver runs it, it is in the
+	 * queue of those that look for messages of all peers. */
 	bool of_any;
 	struct arrival *kept; /* what a receive has got before it has begun */
 	uint32_t id;          /* number of its offer */

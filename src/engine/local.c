@@ -6,7 +6,7 @@
 #include "src/engine/step.h"
 #include "src/engine/trace.h"
 
-/* No other rank asks about it, so it needs no number. */
+/* No other rank queries it, so it needs no number. */
 static dicomm_result_t post(struct operation *op)
 {
 	op->number = 0;

@@ -3,8 +3,8 @@
  * The place of an operation among others: its number, and its queue.
  *
  * Queues are those of the collectives and of local work, of the sends to a
- * peer, of the receives from a peer, and of operations with a tag that look for
- * the same messages. Only the first of a queue moves.
+ * peer, of the receives from a peer, of those that wait for their source, and of
+ * operations with a tag that look for the same messages. Only the first of a queue moves.
  */
 #ifndef DICOMM_ENGINE_ORDER_H
 #define DICOMM_ENGINE_ORDER_H
@@ -12,7 +12,7 @@
 #include "src/core/operation.h"
 #include "src/engine/prepared.h"
 
-/* Gives the call its number, and logs it for peers that ask. */
+/* Gives the call its number, and logs it for queries of peers. */
 static inline uint64_t order_number(struct dicomm_comm *comm,
 				    const struct prepared *prep)
 {
@@ -32,7 +32,7 @@ static inline uint64_t order_number(struct dicomm_comm *comm,
 			     prep->log_what, prep->key.count);
 		return n;
 	case CALL_REDUCE_LOCAL:
-		return 0; /* no other rank asks about it */
+		return 0; /* no other rank queries it */
 	default:
 		n = ++comm->collectives;
 		call_log_add(&comm->logs.collective, n, prep->log_what,

@@ -23,12 +23,13 @@
 void planned_awaits(const struct operation *op, struct wait_for *f)
 {
 	const struct schedule *sc = &op->schedule;
-	const struct plan *p = &op->prep->plan;
+	const struct plan *p;
 
 	if (!op->started) {
 		f->peer = drift_awaits(op->comm);
 		return;
 	}
+	p = &op->prep->plan;
 	for (uint32_t i = sc->first; i < p->nsteps; i++) {
 		const struct step *s = &p->steps[i];
 		bool ready = true;

@@ -242,7 +242,7 @@ struct signal_count *signal_of(struct partner *from, int signal, int context);
 /* call.c: a call whose item of the driver owns its window_call. It has no plan,
  * and no place among the calls of all ranks. */
 extern const struct operation_kind one_sided_kind;
-/* A call goes on; AGAIN: that is not its end. It is given up. */
+/* Advances the call. Returns DICOMM_AGAIN if it is not complete yet. */
 dicomm_result_t window_call_turn(struct window_call *c, bool *moved);
 void window_call_drop(struct window_call *c);
 /* Waits for one kind of signal of a peer that has begun to send, and takes the

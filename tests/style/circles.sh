@@ -96,7 +96,7 @@ if [ -z "$objects" ]; then
 fi
 # "FOLDER/.libs/LIBRARY_la-FILE.o" is of FOLDER/FILE.c; an object whose source
 # is there no more was built earlier.
-echo "$objects" | xargs "${NM:-nm}" -A -g |
+echo "$objects" | xargs ${NM:-nm} -A -g |
 	sed -E 's|/\.libs/|/|; s|^([^:]*/)?([^:/]*-)?([^-:/]*)\.o: *|\1\3 |' |
 	(cd - >/dev/null && awk '
 function exists(file,  line) {
