@@ -3,8 +3,9 @@
  * The place of an operation among others: its number, and its queue.
  *
  * Queues are those of the collectives and of local work, of the sends to a
- * peer, of the receives from a peer, of those that wait for their source, and of
- * operations with a tag that look for the same messages. Only the first of a queue moves.
+ * peer, of the receives from a peer, of those that wait for their source, and
+ * of operations with a tag that look for the same messages. Only the first of a
+ * queue moves.
  */
 #ifndef DICOMM_ENGINE_ORDER_H
 #define DICOMM_ENGINE_ORDER_H

@@ -88,9 +88,9 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 
 /* The rest is for the files of this folder. */
 
-/* Waits until what was begun on the vendor's communicator is ready, for
- * `timeout_ms` at most (0: no limit). `result` is what the function returned,
- * `what` its name. Returns the error, logged. */
+/* settle.c: waits until what was begun on the vendor's communicator is ready,
+ * for `timeout_ms` at most (0: no limit). `result` is what the function
+ * returned, `what` its name. Returns the error, logged. */
 dicomm_result_t island_settle(struct island *is, struct vendor_comm *vendor,
 			      int result, const char *what, int timeout_ms);
 

@@ -13,7 +13,11 @@ folders='src transports collectives perftest planner compat'
 # module to another that match the same line is not counted.
 # kernels.h has the function types of reduce.h; reduce.c lists the kernels.
 includes='^src/accel/reduce/(kernels|reduce)$'
-calls=
+# The first captured call of a communicator splits another one off it, by public
+# functions; that ends with it.
+calls='^src/stream/(graph|group)$
+^src/(stream/graph|comm/lifecycle)$
+^src/(stream/graph|comm/split)$'
 
 # Lines "from to [symbol]" are read. What needs nothing of what is left, or is
 # needed by nothing of it, is in no circle, and is taken away until nothing

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waits for what was begun on the communicator of a vendor's library. */
+#include <time.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/core/fault.h"
+#include "src/island/island.h"
+
+static dicomm_result_t status_of(int result)
+{
+	switch (result) {
+	case VENDOR_DEVICE_ERROR:
+		return DICOMM_ERR_DEVICE;
+	case VENDOR_SYSTEM_ERROR:
+		return DICOMM_ERR_SYSTEM;
+	case VENDOR_REMOTE_ERROR:
+		return DICOMM_ERR_REMOTE;
+	case VENDOR_TIMEOUT:
+		return DICOMM_ERR_TIMEOUT;
+	default:
+		return DICOMM_ERR_INTERNAL;
+	}
+}
+
+dicomm_result_t island_settle(struct island *is, struct vendor_comm *vendor,
+			      int result, const char *what, int timeout_ms)
+{
+	const struct vendor_functions *f = &is->library->f;
+	struct timespec pause = {0, 20000};
+	uint64_t end = clock_ms() + (uint64_t)timeout_ms;
+
+	while (result == VENDOR_IN_PROGRESS) {
+		if (fault_is(is->comm))
+			return fault_report(is->comm);
+		if (atomic_load(&is->comm->cancelled))
+			return FAIL(DICOMM_ERR_ABORTED, "%s: cancelled", what);
+		if (timeout_ms > 0 && clock_ms() >= end)
+			return FAIL(DICOMM_ERR_TIMEOUT,
+				    "%s of %s is not done after %d ms", what,
+				    is->library->path, timeout_ms);
+		nanosleep(&pause, NULL);
+		/* Its own threads need the core. */
+		if (pause.tv_nsec < 1000000)
+			pause.tv_nsec += pause.tv_nsec / 2;
+		if (f->async_error(vendor, &result) != VENDOR_SUCCESS)
+			result = VENDOR_SYSTEM_ERROR;
+	}
+	if (result == VENDOR_SUCCESS)
+		return DICOMM_SUCCESS;
+	return FAIL(status_of(result), "%s of %s: %s", what, is->library->path,
+		    f->error_string(result));
+}
