@@ -667,11 +667,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("graphs");
-	TCase *tcase = tcase_create("graphs");
+	Suite *suite;
+	TCase *tcase;
 
 	if (!cast_has("cuda:0") || !cast_has("hip:0"))
 		return 77;
+	suite = suite_create("graphs");
+	tcase = tcase_create("graphs");
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, a_graph_is_replayed_among_calls, 0, 3);
 	tcase_add_loop_test(tcase, graphs_share_a_communicator, 0, 2);

@@ -604,14 +604,16 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("island");
-	TCase *tc = tcase_create("island");
+	Suite *s;
+	TCase *tc;
 
 	if (access(OWN, R_OK)) {
 		fprintf(stderr, "no %s: it is made with shared libraries\n",
 			OWN);
 		return 77;
 	}
+	s = suite_create("island");
+	tc = tcase_create("island");
 	tcase_set_timeout(tc, 400);
 	tcase_add_loop_test(tc, results_are_those_of_the_definition, 0,
 			    LAYOUTS);
