@@ -13,8 +13,6 @@
 #include "src/core/fault.h"
 #include "src/core/member.h"
 
-/* For the other ranks of an island to come to its end, at most */
-
 const char *island_wish(const struct dicomm_comm *comm)
 {
 	return comm->config.island ? comm->config.island

@@ -22,33 +22,28 @@
 #define FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)
 #endif
 
-#define NEEDS(field, symbol) \
-	LIBRARY_SYMBOL(struct vendor_functions, field, symbol, true)
-static const struct library_function functions[] = {
-	NEEDS(get_version, ncclGetVersion) NEEDS(
-		get_unique_id,
-		ncclGetUniqueId) NEEDS(init,
-				       ncclCommInitRankConfig) NEEDS(finalize,
-								     ncclCommFinalize)
-		NEEDS(destroy, ncclCommDestroy) NEEDS(abort, ncclCommAbort) NEEDS(
-			async_error,
-			ncclCommGetAsyncError) NEEDS(error_string,
-						     ncclGetErrorString)
-			NEEDS(allreduce, ncclAllReduce) NEEDS(
-				reduce, ncclReduce) NEEDS(broadcast,
-							  ncclBroadcast)
-				NEEDS(reduce_scatter, ncclReduceScatter) NEEDS(
-					allgather,
-					ncclAllGather) NEEDS(send, ncclSend)
-					NEEDS(recv, ncclRecv) NEEDS(
-						group_start,
-						ncclGroupStart) NEEDS(group_end,
-								      ncclGroupEnd)
-						LIBRARY_SYMBOL(
-							struct vendor_functions,
-							islands_off,
-							ncclDicommIslandsOff,
-							false) LIBRARY_END};
+#define FUNCTIONS(F)                                \
+	F(get_version, ncclGetVersion, true)        \
+	F(get_unique_id, ncclGetUniqueId, true)     \
+	F(init, ncclCommInitRankConfig, true)       \
+	F(finalize, ncclCommFinalize, true)         \
+	F(destroy, ncclCommDestroy, true)           \
+	F(abort, ncclCommAbort, true)               \
+	F(async_error, ncclCommGetAsyncError, true) \
+	F(error_string, ncclGetErrorString, true)   \
+	F(allreduce, ncclAllReduce, true)           \
+	F(reduce, ncclReduce, true)                 \
+	F(broadcast, ncclBroadcast, true)           \
+	F(reduce_scatter, ncclReduceScatter, true)  \
+	F(allgather, ncclAllGather, true)           \
+	F(send, ncclSend, true)                     \
+	F(recv, ncclRecv, true)                     \
+	F(group_start, ncclGroupStart, true)        \
+	F(group_end, ncclGroupEnd, true)            \
+	F(islands_off, ncclDicommIslandsOff, false)
+#define ROW(field, symbol, needed) \
+	LIBRARY_SYMBOL(struct vendor_functions, field, symbol, needed)
+static const struct library_function functions[] = {FUNCTIONS(ROW) LIBRARY_END};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
