@@ -398,13 +398,6 @@ static int gpu_host_function(cuda_stream stream, cuda_host_fn fn, void *arg)
 	return api.host_function(stream, fn, arg);
 }
 
-/* All that came with CUDA 11.3. */
-static bool gpu_has_graphs(void)
-{
-	return api.capture_info && api.capture_follow && api.graph_host_node &&
-	       api.graph_keep && api.object_create && api.object_release;
-}
-
 static int gpu_capture_info(cuda_stream stream, cuda_capture *state,
 			    unsigned long long *capture, cuda_graph *graph,
 			    const cuda_graph_node **nodes, size_t *n)

@@ -15,7 +15,6 @@
  *   gpu_graph, gpu_node, gpu_object
  *                         the driver's handles
  *   GPU_CAPTURE_ACTIVE    the state of a stream that is being captured
- *   gpu_has_graphs()      returns true if the driver has all of the following
  *   gpu_capture_info(stream, state, capture, graph, nodes, n)
  *                         tells about the capture of a stream, and which nodes
  *                         it has reached
@@ -54,6 +53,13 @@ struct accel_stop {
 static pthread_mutex_t stops_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct accel_stop *stops;
 static struct word *spare_stop_words; /* guarded by it */
+
+/* All that came with CUDA 11.3 and ROCm 5.3, under the same names of `api` */
+static bool gpu_has_graphs(void)
+{
+	return api.capture_info && api.capture_follow && api.graph_host_node &&
+	       api.graph_keep && api.object_create && api.object_release;
+}
 
 static bool gpu_stop_reached(const struct accel_stop *stop)
 {

@@ -420,13 +420,6 @@ static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
 	return error;
 }
 
-/* All that came with ROCm 5.3. */
-static bool gpu_has_graphs(void)
-{
-	return api.capture_info && api.capture_follow && api.graph_host_node &&
-	       api.graph_keep && api.object_create && api.object_release;
-}
-
 static int gpu_capture_info(hip_stream stream, hip_capture *state,
 			    unsigned long long *capture, hip_graph *graph,
 			    const hip_graph_node **nodes, size_t *n)
