@@ -87,19 +87,21 @@ static int write_all(void)
 	return 0;
 }
 
-static void flush(void)
+/* Releases the lock. A log line is only written without it. */
+static void unlock(int error)
 {
-	int error = 0;
-
-	fork_lock(FORK_TRACE);
-	if (trace_on)
-		error = write_all();
 	if (error)
 		trace_on = false;
 	fork_unlock(FORK_TRACE);
 	if (error)
 		log_warn("DICOMM_TRACE: write: %s; the trace ends here",
 			 strerror(error));
+}
+
+static void flush(void)
+{
+	fork_lock(FORK_TRACE);
+	unlock(trace_on ? write_all() : 0);
 }
 
 /* ---- one event after the other ---- */
@@ -276,13 +278,8 @@ void trace_ended(struct operation *op)
 	fork_lock(FORK_TRACE);
 	if (trace_on)
 		write_event(op, begun_ns, clock_ns(), &error);
-	if (error)
-		trace_on = false;
-	fork_unlock(FORK_TRACE);
+	unlock(error);
 	op->trace.queued_ns = 0;
-	if (error)
-		log_warn("DICOMM_TRACE: write: %s; the trace ends here",
-			 strerror(error));
 }
 
 /* ---- the file ---- */
