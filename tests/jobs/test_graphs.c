@@ -168,6 +168,25 @@ static void sum(struct job_rank *me, const struct numbers *n, void *stream)
 				 me->comm, stream));
 }
 
+static void record_sum(struct job_rank *me, struct gadget *g,
+		       const struct numbers *n, struct recorded *r)
+{
+	DRIVER(api.begin(g->native, RELAXED));
+	sum(me, n, g->native);
+	record_end(r, g);
+}
+
+/* On two devices of CUDA or of HIP */
+static void
+play_on(bool hip, void (*run)(struct job_rank *me, struct gadget *g), void *arg)
+{
+	cast_play(&(struct cast){.device = {hip ? "hip:0" : "cuda:0",
+					    hip ? "hip:1" : "cuda:1"},
+				 .run = run,
+				 .arg = arg},
+		  2);
+}
+
 /* What PyTorch and vLLM do: some calls on another stream first, then a capture,
  * then replays among calls that are not captured, without a wait between. */
 static void replays(struct job_rank *me, struct gadget *g)
@@ -324,10 +343,7 @@ static void shared(struct job_rank *me, struct gadget *g)
 
 START_TEST(graphs_share_a_communicator)
 {
-	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
-					    _i ? "hip:1" : "cuda:1"},
-				 .run = shared},
-		  2);
+	play_on(_i, shared, NULL);
 }
 END_TEST
 
@@ -342,12 +358,8 @@ static void updated(struct job_rank *me, struct gadget *g)
 	use(g);
 	numbers_alloc(&n, g);
 	numbers_alloc(&m, g);
-	DRIVER(api.begin(g->native, RELAXED));
-	sum(me, &n, g->native);
-	record_end(&a, g);
-	DRIVER(api.begin(g->native, RELAXED));
-	sum(me, &m, g->native);
-	record_end(&b, g);
+	record_sum(me, g, &n, &a);
+	record_sum(me, g, &m, &b);
 	numbers_set(&n, g, 5 + me->rank);
 	numbers_set(&m, g, 7 + me->rank);
 	DRIVER(api.launch(a.exec, g->native));
@@ -365,10 +377,7 @@ static void updated(struct job_rank *me, struct gadget *g)
 
 START_TEST(a_graph_is_updated)
 {
-	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
-					    _i ? "hip:1" : "cuda:1"},
-				 .run = updated},
-		  2);
+	play_on(_i, updated, NULL);
 }
 END_TEST
 
@@ -456,9 +465,7 @@ static void cancelled(struct job_rank *me, struct gadget *g)
 			DRIVER(api.destroy(r.graph));
 	}
 	DRIVER(api.event_destroy(event));
-	DRIVER(api.begin(g->native, RELAXED));
-	sum(me, &n, g->native);
-	record_end(&r, g);
+	record_sum(me, g, &n, &r);
 	numbers_set(&n, g, 3 + me->rank);
 	DRIVER(api.launch(r.exec, g->native));
 	numbers_check(&n, g, n.out, me->ranks, 3, "after cancelled captures");
@@ -468,10 +475,7 @@ static void cancelled(struct job_rank *me, struct gadget *g)
 
 START_TEST(cancelled_captures_do_no_harm)
 {
-	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
-					    _i ? "hip:1" : "cuda:1"},
-				 .run = cancelled},
-		  2);
+	play_on(_i, cancelled, NULL);
 }
 END_TEST
 
@@ -483,9 +487,7 @@ static void outlives(struct job_rank *me, struct gadget *g)
 
 	use(g);
 	numbers_alloc(&n, g);
-	DRIVER(api.begin(g->native, RELAXED));
-	sum(me, &n, g->native);
-	record_end(&r, g);
+	record_sum(me, g, &n, &r);
 	numbers_set(&n, g, 1 + me->rank);
 	DRIVER(api.launch(r.exec, g->native));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -500,10 +502,7 @@ static void outlives(struct job_rank *me, struct gadget *g)
 
 START_TEST(a_graph_outlives_its_communicator)
 {
-	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
-					    _i ? "hip:1" : "cuda:1"},
-				 .run = outlives},
-		  2);
+	play_on(_i, outlives, NULL);
 }
 END_TEST
 
@@ -516,9 +515,7 @@ static void aborted(struct job_rank *me, struct gadget *g)
 
 	use(g);
 	numbers_alloc(&n, g);
-	DRIVER(api.begin(g->native, RELAXED));
-	sum(me, &n, g->native);
-	record_end(&r, g);
+	record_sum(me, g, &n, &r);
 	numbers_set(&n, g, me->rank);
 	gadget_wait(g);
 	job_barrier();
@@ -543,10 +540,7 @@ static void aborted(struct job_rank *me, struct gadget *g)
 
 START_TEST(an_abort_ends_a_replay)
 {
-	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
-					    _i ? "hip:1" : "cuda:1"},
-				 .run = aborted},
-		  2);
+	play_on(_i, aborted, NULL);
 }
 END_TEST
 
@@ -575,11 +569,7 @@ static void refused(struct job_rank *me, struct gadget *g)
 START_TEST(a_variable_refuses_graphs)
 {
 	setenv("DICOMM_GRAPH", "off", 1);
-	cast_play(&(struct cast){.device = {_i ? "hip:0" : "cuda:0",
-					    _i ? "hip:1" : "cuda:1"},
-				 .run = refused,
-				 .arg = "DICOMM_GRAPH=off"},
-		  2);
+	play_on(_i, refused, "DICOMM_GRAPH=off");
 	unsetenv("DICOMM_GRAPH");
 }
 END_TEST

@@ -40,6 +40,26 @@ static void run_job(void (*run)(struct job_rank *me), int variant, bool threads)
 			      .timeout_s = 60});
 }
 
+/* A window of zeroes */
+struct room {
+	void *at;
+	dicomm_window_t win;
+};
+
+static dicomm_window_t room_open(struct room *room, const struct job_rank *me)
+{
+	room->at = calloc(1, ROOM);
+	JOB_TRY(dicomm_comm_window_register(me->comm, room->at, ROOM,
+					    &room->win, DICOMM_WINDOW_DEFAULT));
+	return room->win;
+}
+
+static void room_close(struct room *room, const struct job_rank *me)
+{
+	JOB_TRY(dicomm_comm_window_deregister(me->comm, room->win));
+	free(room->at);
+}
+
 /* ---- nobody calls ---- */
 
 static unsigned long switches_of(const char *thread)
@@ -118,14 +138,13 @@ static void wait_asleep(const _Atomic int *done)
 
 static void be_idle(struct job_rank *me)
 {
-	uint8_t *mine = calloc(1, ROOM);
 	_Atomic int *done = job_board();
 	dicomm_stream_t stream = NULL;
+	struct room room;
 	dicomm_window_t win;
 
 	JOB_TRY(dicomm_host_stream_create(&stream));
-	JOB_TRY(dicomm_comm_window_register(me->comm, mine, ROOM, &win,
-					    DICOMM_WINDOW_DEFAULT));
+	win = room_open(&room, me);
 	use_all(me, win, stream);
 	job_barrier();
 	if (!me->arg || me->rank == 0)
@@ -136,9 +155,8 @@ static void be_idle(struct job_rank *me)
 	job_barrier();
 	/* They wake again. */
 	use_all(me, win, stream);
-	JOB_TRY(dicomm_comm_window_deregister(me->comm, win));
+	room_close(&room, me);
 	JOB_TRY(dicomm_host_stream_destroy(stream));
-	free(mine);
 }
 
 START_TEST(idle_ranks_sleep)
@@ -216,12 +234,10 @@ static void wake_it_often(const struct job_rank *me, dicomm_window_t win)
 
 static void wake_sleepers(struct job_rank *me)
 {
-	uint64_t *mine = calloc(1, ROOM);
 	_Atomic int *done = job_board();
-	dicomm_window_t win;
+	struct room room;
+	dicomm_window_t win = room_open(&room, me);
 
-	JOB_TRY(dicomm_comm_window_register(me->comm, mine, ROOM, &win,
-					    DICOMM_WINDOW_DEFAULT));
 	JOB_TRY(dicomm_barrier(me->comm, NULL));
 	if (me->rank == 0)
 		wake_it_often(me, win);
@@ -229,8 +245,7 @@ static void wake_sleepers(struct job_rank *me)
 		atomic_store(done, 1);
 	while (!atomic_load(done))
 		usleep(5000);
-	JOB_TRY(dicomm_comm_window_deregister(me->comm, win));
-	free(mine);
+	room_close(&room, me);
 }
 
 /* Without a lost wake-up, however long the peers of a rank pause */
@@ -243,13 +258,11 @@ END_TEST
 /* Threads of a rank call at times, and leave while messages come. */
 static void come_and_go(struct job_rank *me)
 {
-	uint64_t *mine = calloc(1, ROOM);
 	int rounds = job_is_sanitized() ? 100 : 400;
-	dicomm_window_t win;
+	struct room room;
+	dicomm_window_t win = room_open(&room, me);
 	unsigned seed = 7;
 
-	JOB_TRY(dicomm_comm_window_register(me->comm, mine, ROOM, &win,
-					    DICOMM_WINDOW_DEFAULT));
 	for (int i = 0; i < rounds; i++) {
 		job_doing("round %d", i);
 		JOB_TRY(dicomm_barrier(me->comm, NULL));
@@ -259,8 +272,7 @@ static void come_and_go(struct job_rank *me)
 		else
 			usleep(1000);
 	}
-	JOB_TRY(dicomm_comm_window_deregister(me->comm, win));
-	free(mine);
+	room_close(&room, me);
 }
 
 START_TEST(none_is_missed_by_who_comes_and_goes)
