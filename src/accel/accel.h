@@ -5,7 +5,7 @@
  *
  * A kind sets every operation. For one that it lacks, the operation returns
  * DICOMM_ERR_UNSUPPORTED or false. To add a kind, write a folder of its own,
- * and add its line to registry.c and its files to Makefile.am.
+ * and add its line to registry.c and its files to Makefile.include.
  */
 #ifndef DICOMM_ACCEL_ACCEL_H
 #define DICOMM_ACCEL_ACCEL_H

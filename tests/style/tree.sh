@@ -1,26 +1,34 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Each file of the tree is in Makefile.am, so that it is built and in the
-# tarball, and has a line in the README.md of its folder or in
+# Each file of the tree is in Makefile.am or a Makefile.include, so that it is
+# built and in the tarball, and has a line in the README.md of its folder or in
 # docs/architecture.md, which it may share with its header: "log.[ch]  what it
 # does". A page of results is linked from the README.md beside it or above it.
 cd "${srcdir:-.}" || exit 99
 bad=0
 files=0
+folders='collectives compat docs examples include perftest planner src tests transports'
+listed=" $(
+	for list in Makefile.am $(find $folders python -name Makefile.include); do
+		sed "s|%D%|${list%/*}|g" "$list"
+	done | tr -s '\t\n' ' '
+) "
 
 # A test program is named without .c, its source being the default one.
-for file in $(find collectives compat docs examples include perftest planner src tests \
-	transports -name '*.[ch]' -o -name '*.cl' -o -name '*.sh' \
+for file in $(find $folders -name '*.[ch]' -o -name '*.cl' -o -name '*.sh' \
 	-o -name '*.map' -o -name '*.md' | sort); do
 	files=$((files + 1))
 	case $file in
-	perftest/results/* | planner/results/*) names=${file%/*} ;; # as a whole
-	*) names="$file|${file%.c}" ;;
+	perftest/results/* | planner/results/*) name=${file%/*} ;; # as a whole
+	*) name=$file ;;
 	esac
-	if ! grep -qE "(^|[^a-z/_])($names)( |\$)" Makefile.am; then
-		echo "Makefile.am does not list $file"
+	case $listed in
+	*" $name "* | *" ${name%.c} "*) ;;
+	*)
+		echo "no Makefile.include lists $file"
 		bad=1
-	fi
+		;;
+	esac
 	name=${file##*/} readme=${file%/*}/README.md
 	case $file in
 	*/results/*)

@@ -2,8 +2,8 @@
 /*
  * A store finds, for one kind of launcher, the rank of this process, and brings
  * the id of rank 0 to the other ranks. To add one, write a file, add a line
- * each to registry.c, Makefile.am and README.md, and a check to configure.ac if
- * it needs a library.
+ * each to registry.c, src/boot/Makefile.include and README.md, and a check to
+ * configure.ac if it needs a library.
  */
 #ifndef DICOMM_BOOT_STORE_H
 #define DICOMM_BOOT_STORE_H
