@@ -233,26 +233,33 @@ static void churn_heap(void)
 		free(blocks[i]);
 }
 
-static double processor_ms(void)
+static double processor_ms(int whose)
 {
 	struct rusage u;
 
-	getrusage(RUSAGE_SELF, &u);
+	getrusage(whose, &u);
 	return 1e3 * (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
 	       1e-3 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
+/* Of the library's threads: this one churns, which takes long where others want
+ * the machine's memory. */
+static double others_ms(void)
+{
+	return processor_ms(RUSAGE_SELF) - processor_ms(RUSAGE_THREAD);
+}
+
 static void check_rests(void)
 {
-	double begin = processor_ms();
+	double began = others_ms(), used;
 
 	for (int ms = 0; ms < REST_MS; ms += 20) {
 		churn_heap();
 		job_sleep_ms(20);
 	}
-	JOB_CHECK(processor_ms() - begin < REST_CPU_MS,
-		  "%.0f ms of processor time in %d ms of rest",
-		  processor_ms() - begin, REST_MS);
+	used = others_ms() - began;
+	JOB_CHECK(used < REST_CPU_MS,
+		  "%.0f ms of processor time in %d ms of rest", used, REST_MS);
 }
 
 static void check_pair(struct job_rank *me)
