@@ -202,6 +202,8 @@ class Mocked:
 
 class Cuda(Mocked):
     alloc_name = "cuMemAlloc_v2"
+    begin_capture, graph = "cuStreamBeginCapture_v2", "cuGraph"
+    end_capture = "cuStreamEndCapture"
     record, query, destroy = "cuEventRecord", "cuEventQuery", "cuEventDestroy_v2"
 
     def __init__(self, number):
@@ -220,13 +222,18 @@ class Cuda(Mocked):
 
 class Hip(Mocked):
     alloc_name = "hipMalloc"
+    begin_capture, graph = "hipStreamBeginCapture", "hipGraph"
+    end_capture = "hipStreamEndCapture"
     record, query, destroy = "hipEventRecord", "hipEventQuery", "hipEventDestroy"
 
     def __init__(self, number):
-        self.number, self.streams = number, [None]
+        self.number = number
         self.load("MOCK_HIP")
+        stream = ctypes.c_void_p()
         self.call("hipInit", 0)
         self.call("hipSetDevice", number)
+        self.call("hipStreamCreateWithPriority", ctypes.byref(stream), 1, 0)
+        self.streams = [None, stream.value]
 
     def event_create(self, event):
         return "hipEventCreateWithFlags", event, ctypes.c_uint(0x80000002)
@@ -436,6 +443,65 @@ def aborts(me):
     else:
         time.sleep(0.2)
         nccl.CommAbort(comm)
+
+
+class Graph:
+    """The calls of a function, captured as PyTorch and vLLM do."""
+
+    RELAXED = 2
+
+    def __init__(self, device, stream, calls):
+        self.device, self.stream = device, ctypes.c_void_p(stream)
+        self.made, self.exec = ctypes.c_void_p(), ctypes.c_void_p()
+        device.call(device.begin_capture, self.stream, self.RELAXED)
+        calls()
+        device.call(device.end_capture, self.stream, ctypes.byref(self.made))
+        device.call(device.graph + "InstantiateWithFlags",
+                    ctypes.byref(self.exec), self.made, ctypes.c_ulonglong(0))
+
+    def replay(self):
+        self.device.call(self.device.graph + "Launch", self.exec, self.stream)
+
+    def destroy(self):
+        self.device.call(self.device.graph + "ExecDestroy", self.exec)
+        self.device.call(self.device.graph + "Destroy", self.made)
+
+
+def graphs(me):
+    """A graph for each batch size, of what a model's layers need; replays among
+    calls that are not captured."""
+    nccl, n, comm = me.nccl, me.ranks, comm_t()
+    nccl.CommInitRank(ctypes.byref(comm), n, me.unique_id(), me.rank)
+    stream = me.device.streams[-1]
+    operations(me, comm, stream)
+    captured = []
+    for count in 512, 64, 8:
+        send, sums = me.ints([0] * count), me.ints([-1] * count)
+        every = me.ints([-1] * count * n)
+
+        def layers():
+            nccl.AllReduce(send, sums, count, INT32, SUM, comm, stream)
+            nccl.AllGather(sums, every, count, INT32, comm, stream)
+            nccl.GroupStart()
+            nccl.AllReduce(sums, sums, count, INT32, MAX, comm, stream)
+            nccl.GroupEnd()
+
+        graph = Graph(me.device, stream, layers)
+        captured.append((count, send, sums, every, graph))
+    for i in range(100):
+        count, send, sums, every, graph = captured[i % len(captured)]
+        me.device.write(send, struct.pack("i", me.rank + i) * count)
+        graph.replay()
+        if i % 4 == 0:
+            operations(me, comm, stream)
+        me.device.sync(stream)
+        total = n * (n - 1) // 2 + n * i
+        me.expect(sums, [total] * count, f"replay {i}: AllReduce")
+        me.expect(every, [total] * count * n, f"replay {i}: AllGather")
+    for *_, graph in captured:
+        graph.destroy()
+    me.barrier("graphs")
+    nccl.CommDestroy(comm)
 
 
 def leaves(me):

@@ -76,6 +76,8 @@ if [ -e "$MOCK_CUDA" ] && [ -e src/accel/kernels/ptx_f32.ptx ]; then
 	scene vllm cuda:0 cuda:1
 	scene vllm cuda:0 cuda:1 cuda:0 cuda:1
 	scene sglang cuda:1 cuda:0
+	scene graphs cuda:0 cuda:1
+	scene graphs hip:0 cuda:1
 	scene leaves cuda:0 cuda:1
 	scene aborts cuda:0 cuda:1
 	scene devices cuda:0
