@@ -144,6 +144,10 @@ static void finish(struct gather *g)
 		fail(g, DICOMM_ERR_NO_MEMORY,
 		     "all-gather of the control plane: rank 0 is out of "
 		     "memory");
+	log_debug("rank 0: all-gather %" PRIu64 ": %zu bytes of each of %d "
+		  "ranks, and %zu to each",
+		  g->number, g->parts[0].len, g->members->ranks,
+		  shared ? conn_shared_len(shared) : 0);
 	for (int i = 0; shared && i < g->members->ranks; i++)
 		if (g->members->list[i].peer)
 			conn_send_shared(&g->members->list[i].peer->conn,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A connection that carries frames: buffers, queue, closing. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,9 @@ struct conn_segment {
 	struct conn_shared *shared;
 	size_t pos;
 };
+
+/* Some connections send without the lock. */
+static _Atomic uint64_t bytes_sent;
 
 static void ready(struct loop_source *s, uint32_t events);
 
@@ -239,6 +243,11 @@ struct conn_shared *conn_shared_take(uint8_t *data, size_t len)
 	return s;
 }
 
+size_t conn_shared_len(const struct conn_shared *s)
+{
+	return s->len;
+}
+
 void conn_shared_release(struct conn_shared *s)
 {
 	if (!s || --s->refs)
@@ -300,7 +309,14 @@ static ssize_t send_some(struct conn *c, const uint8_t *data, size_t len)
 	do
 		n = send(c->source.fd, data, len, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
+	if (n > 0)
+		atomic_fetch_add(&bytes_sent, (uint64_t)n);
 	return n;
+}
+
+uint64_t conn_bytes_sent(void)
+{
+	return atomic_load(&bytes_sent);
 }
 
 /* Sends bytes of the handshake; returns like send_some(). */

@@ -76,11 +76,15 @@ void conn_send(struct conn *c, const struct frame_writer *frame);
  * ownership of `data`, which comes from malloc(), also on failure; then it
  * returns NULL. The caller owns one reference. */
 struct conn_shared *conn_shared_take(uint8_t *data, size_t len);
+size_t conn_shared_len(const struct conn_shared *s);
 void conn_shared_release(struct conn_shared *s);
 void conn_send_shared(struct conn *c, struct conn_shared *s);
 /* Sends what it can. Returns 0 if all is sent, EAGAIN if not, otherwise the
  * errno that ended the connection. */
 int conn_flush(struct conn *c);
+
+/* Bytes that the connections of this process have sent so far. */
+uint64_t conn_bytes_sent(void);
 
 /* Reads the bytes that have arrived. Returns 0, EAGAIN if there were none,
  * ENODATA at the end of the stream, otherwise errno. */
