@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/boot/control/delta.h"
 #include "src/boot/control/rank_info.h"
 #include "src/boot/net/handshake.h"
 #include "tests/fuzz/fuzz.h"
@@ -67,6 +68,11 @@ void fuzz_seeds(void)
 	frame_put_u32(&w, 2);
 	frame_put_text(&w, "a pid 1");
 	frame_put_text(&w, "b pid 2");
+	frame_end(&w);
+	seed(KNOWN, &w);
+	frame_begin(&w, FRAME_GATHERED);
+	frame_put_u64(&w, 10);
+	frame_put_bytes(&w, "\x03\x02xy\x11\x01z\x05", 8);
 	frame_end(&w);
 	seed(KNOWN, &w);
 }
@@ -135,6 +141,21 @@ static void read_any(struct frame_reader *in)
 	(void)frame_get_rest(in, &left);
 }
 
+static void read_gathered(struct frame_reader *in)
+{
+	static uint8_t to[4096];
+	struct delta_reader r = {.to = to};
+	uint64_t number = frame_get_u64(in);
+	size_t n;
+	const uint8_t *data = frame_get_rest(in, &n);
+
+	r.part = number % 100 + 1;
+	r.want = r.part * (number / 100 % 40 + 1);
+	delta_take(&r, data, n);
+	if (r.got > r.want)
+		abort();
+}
+
 static void read_frame(enum frame_type type, struct frame_reader *in)
 {
 	if (!frame_type_name(type))
@@ -145,6 +166,8 @@ static void read_frame(enum frame_type type, struct frame_reader *in)
 		read_probe(in);
 	else if (type == FRAME_JOIN)
 		read_join(in);
+	else if (type == FRAME_GATHERED)
+		read_gathered(in);
 	else
 		read_any(in);
 }

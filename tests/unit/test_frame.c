@@ -10,6 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/boot/control/delta.h"
 #include "src/boot/control/rank_info.h"
 #include "src/boot/control/id.h"
 #include "src/boot/net/handshake.h"
@@ -732,6 +733,84 @@ START_TEST(a_name_of_any_legal_length_reads_as_it_was_written)
 }
 END_TEST
 
+/* --- parts of an all-gather ---------------------------------------------- */
+
+#define PARTS 40
+#define PART_MOST 700
+
+/* What is read after the writing, in pieces of that many bytes. */
+static void check_parts(uint8_t (*parts)[PART_MOST], size_t len, size_t piece,
+			size_t most)
+{
+	static uint8_t all[PARTS * PART_MOST + 1];
+	struct delta_writer w = {.data = NULL};
+	struct delta_reader r = {.to = all, .part = len, .want = PARTS * len};
+
+	for (int i = 0; i < PARTS; i++)
+		delta_add(&w, i ? parts[i - 1] : NULL, parts[i], len);
+	ck_assert(delta_end(&w));
+	ck_assert_uint_le(w.len, most);
+	memset(all, 0xa5, sizeof(all));
+	for (size_t at = 0; at < w.len; at += piece)
+		ck_assert(delta_take(&r, w.data + at,
+				     w.len - at < piece ? w.len - at : piece));
+	ck_assert_uint_eq(r.got, r.want);
+	for (size_t i = 0; i < PARTS; i++)
+		ck_assert(!memcmp(all + i * len, parts[i], len));
+	ck_assert_uint_eq(all[PARTS * len], 0xa5);
+	/* Nothing may follow. */
+	ck_assert(!delta_take(&r, (const uint8_t[]){1}, 1));
+	free(w.data);
+}
+
+START_TEST(parts_arrive_as_differences)
+{
+	static const size_t lens[] = {1, 3, 8, 127, 128, 129, 700};
+	static uint8_t parts[PARTS][PART_MOST];
+	const size_t len = lens[_i];
+
+	for (size_t piece = 1; piece < 300; piece += 1 + piece / 3) {
+		/* alike, and empty */
+		memset(parts, 0, sizeof(parts));
+		check_parts(parts, len, piece, 4);
+		/* alike, but the first one is not empty */
+		memset(parts, 7, sizeof(parts));
+		check_parts(parts, len, piece, len + 8);
+		/* a few bytes differ */
+		for (int i = 0; i < PARTS; i++)
+			parts[i][(size_t)i * 31 % len] ^= 0x11;
+		check_parts(parts, len, piece, len + 8 + 10 * PARTS);
+		/* nothing is alike, but what is by chance */
+		for (int i = 0; i < PARTS; i++)
+			randombytes_buf(parts[i], len);
+		check_parts(parts, len, piece, PARTS * len + 8 + PARTS * 4);
+	}
+}
+END_TEST
+
+/* Random bytes, large and small ones. */
+START_TEST(no_differences_lead_the_reader_astray)
+{
+	static uint8_t to[1000 + 1], bytes[64];
+
+	for (int i = 0; i < 100000; i++) {
+		struct delta_reader r = {.to = to,
+					 .part = 1 + randombytes_uniform(200)};
+
+		r.want = r.part * (1 + randombytes_uniform(5));
+		memset(to, 0xa5, sizeof(to));
+		randombytes_buf(bytes, sizeof(bytes));
+		for (size_t k = 0; k < sizeof(bytes); k++)
+			bytes[k] &= i % 2 ? 0x0f : 0xff;
+		for (size_t k = 0; k < sizeof(bytes); k += 8)
+			if (!delta_take(&r, bytes + k, 8))
+				break;
+		ck_assert_uint_le(r.got, r.want);
+		ck_assert_uint_eq(to[r.want], 0xa5);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("frame");
@@ -748,6 +827,8 @@ int main(void)
 	tcase_add_test(frames, a_text_is_printable_and_fits);
 	tcase_add_test(frames, writing_stops_at_the_end);
 	tcase_add_loop_test(frames, no_bytes_lead_the_reader_astray, 0, 4);
+	tcase_add_loop_test(frames, parts_arrive_as_differences, 0, 7);
+	tcase_add_test(frames, no_differences_lead_the_reader_astray);
 	tcase_add_test(others, a_join_request_arrives_whole);
 	tcase_add_test(others, settings_that_differ_are_named_alone);
 	tcase_add_test(others,

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/control/control.h"
+#include "src/boot/control/delta.h"
 #include "src/boot/control/gather.h"
 #include "src/boot/control/join.h"
 #include "src/boot/control/mail.h"
@@ -42,9 +43,8 @@ struct gathering {
 	bool active, done;
 	dicomm_result_t status; /* valid once done */
 	uint64_t number;
-	uint8_t *to; /* the caller's buffer */
-	size_t want, got;
-	char text[FRAME_TEXT]; /* why it failed */
+	struct delta_reader all; /* into the caller's buffer */
+	char text[FRAME_TEXT];   /* why it failed */
 	char missing[FRAME_TEXT];
 	bool busy; /* all that are missing are at work; see control_busy() */
 };
@@ -188,7 +188,7 @@ static void finish_gathering(struct control *c, dicomm_result_t status,
 		return;
 	g->done = true;
 	g->status = status;
-	g->to = NULL;
+	g->all.to = NULL;
 	snprintf(g->text, sizeof(g->text), "%s", text);
 	pthread_cond_broadcast(&c->cond);
 }
@@ -302,12 +302,9 @@ static bool take_gathered(struct control *c, struct frame_reader *in)
 		return false;
 	if (!g->active || g->done || number != g->number)
 		return true; /* the caller has given up */
-	if (n > g->want - g->got)
+	if (!delta_take(&g->all, data, n))
 		return false;
-	if (n)
-		memcpy(g->to + g->got, data, n);
-	g->got += n;
-	if (g->got == g->want)
+	if (g->all.got == g->all.want)
 		finish_gathering(c, DICOMM_SUCCESS, "");
 	return true;
 }
@@ -722,9 +719,8 @@ static dicomm_result_t gather(struct control *c, const void *mine, void *all,
 	g->number++;
 	g->active = true;
 	g->done = false;
-	g->to = all;
-	g->want = len * (size_t)c->ranks;
-	g->got = 0;
+	g->all = (struct delta_reader){
+		.to = all, .part = len, .want = len * (size_t)c->ranks};
 	g->missing[0] = '\0';
 	g->busy = false;
 	send_part(c, mine, len);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/boot/control/delta.h"
 #include "src/boot/control/gather.h"
 
 static void begin(struct gather *g)
@@ -75,50 +76,42 @@ static void fail_by_length(struct gather *g, int rank)
 	fail(g, DICOMM_ERR_INVALID_USAGE, text);
 }
 
-/* Copies up to `room` bytes of the result, from byte *at of rank *rank on.
- * Advances *rank and *at. Returns the number of bytes. */
-static size_t copy_some(const struct gather *g, int *rank, size_t *at,
-			uint8_t *to, size_t room)
-{
-	size_t done = 0, n, len = g->parts[0].len;
-
-	while (done < room && *rank < g->members->ranks) {
-		n = len - *at < room - done ? len - *at : room - done;
-		if (n)
-			memcpy(to + done, g->parts[*rank].data + *at, n);
-		done += n;
-		*at += n;
-		if (*at == len) {
-			*at = 0;
-			++*rank;
-		}
-	}
-	return done;
-}
-
-/* Makes the result as frames that all connections share. Returns NULL if there
+/* Cuts the result into frames that all connections share. Returns NULL if there
  * is no memory. */
-static struct conn_shared *make_whole(const struct gather *g)
+static struct conn_shared *make_frames(const struct gather *g,
+				       const uint8_t *whole, size_t total)
 {
-	size_t total = g->parts[0].len * (size_t)g->members->ranks, at = 0, n;
-	size_t frames = total / GATHER_CHUNK + 1, len = 0;
+	size_t frames = total / GATHER_CHUNK + 1, len = 0, at = 0, n;
 	uint8_t *data = malloc(total + frames * (FRAME_HEADER + 8));
-	uint8_t chunk[GATHER_CHUNK];
 	struct frame_writer out;
-	int rank = 0;
 
 	if (!data)
 		return NULL;
-	for (size_t i = 0; i < frames; i++) {
-		n = copy_some(g, &rank, &at, chunk, sizeof(chunk));
+	for (size_t i = 0; i < frames; i++, at += n) {
+		n = total - at < GATHER_CHUNK ? total - at : GATHER_CHUNK;
 		frame_begin(&out, FRAME_GATHERED);
 		frame_put_u64(&out, g->number);
-		frame_put_bytes(&out, chunk, n);
+		frame_put_bytes(&out, whole + at, n);
 		frame_end(&out);
 		memcpy(data + len, out.data, out.len);
 		len += out.len;
 	}
 	return conn_shared_take(data, len);
+}
+
+static struct conn_shared *make_whole(const struct gather *g)
+{
+	struct delta_writer w = {.data = NULL};
+	struct conn_shared *shared = NULL;
+	size_t len = g->parts[0].len;
+
+	for (int i = 0; i < g->members->ranks; i++)
+		delta_add(&w, i ? g->parts[i - 1].data : NULL, g->parts[i].data,
+			  len);
+	if (delta_end(&w))
+		shared = make_frames(g, w.data, w.len);
+	free(w.data);
+	return shared;
 }
 
 static bool is_lost(const struct gather *g)

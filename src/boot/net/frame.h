@@ -46,7 +46,7 @@ enum frame_type {
 	FRAME_LEFT,          /* u32 rank */
 	FRAME_BYE,           /* the sender leaves the communicator */
 	FRAME_GATHER,        /* u64 gather, u64 len, bytes */
-	FRAME_GATHERED,      /* u64 gather, bytes */
+	FRAME_GATHERED,      /* u64 gather, bytes; see delta.h */
 	FRAME_GATHER_FAILED, /* u64 gather, u32 status, text */
 	FRAME_QUERY,  /* u64 tag, u32 from, u32 to, u32 class, u64 number */
 	FRAME_ANSWER, /* u64 tag, u32 to, u32 status, u32 known, u32 signature,
