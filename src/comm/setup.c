@@ -14,6 +14,7 @@
 #include "src/base/auth.h"
 #include "src/boot/control/id.h"
 #include "src/boot/net/sock.h"
+#include "src/comm/common_transports.h"
 #include "src/comm/job_info.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
@@ -343,31 +344,10 @@ static void widen_local(struct dicomm_comm *comm)
 	}
 }
 
-/* Two ranks use the lowest transport that they share. Returns the transports of
- * all pairs, a bit each, equal on all ranks. 0: some pair has none. */
-static uint8_t transports_in_use(const struct dicomm_comm *comm,
-				 const uint8_t *all)
-{
-	size_t n = (size_t)comm->ranks;
-	uint8_t in_use = 0;
-
-	for (size_t r = 0; r < n; r++) {
-		for (size_t q = 0; q < r; q++) {
-			unsigned common = all[r * n + q] & all[q * n + r];
-
-			if (!common)
-				return 0;
-			in_use |= (uint8_t)(common & (0 - common));
-		}
-	}
-	return in_use;
-}
-
 /* Slices may be as long as the smallest slots, also of transports that this
  * rank does not use. */
-static void widen(struct dicomm_comm *comm, const uint8_t *all)
+static void widen(struct dicomm_comm *comm, uint8_t in_use)
 {
-	uint8_t in_use = transports_in_use(comm, all);
 	uint32_t least = UINT32_MAX;
 	struct tp_config config;
 	struct comm_transport *w;
@@ -403,33 +383,6 @@ static void find_slow(struct dicomm_comm *comm)
 	}
 }
 
-/* Two ranks use the transports that both have found to lead to the other. */
-static dicomm_result_t agree_on_transports(struct dicomm_comm *comm)
-{
-	unsigned n = (unsigned)comm->ranks;
-	uint8_t *mine = calloc((size_t)n + 1, n), *all = mine + n;
-	dicomm_result_t status;
-
-	if (!mine)
-		return FAIL(
-			DICOMM_ERR_NO_MEMORY,
-			"comm_init_rank: no memory for the transports to %u "
-			"ranks",
-			n);
-	for (unsigned r = 0; r < n; r++)
-		mine[r] = comm_transports_to(comm, (int)r);
-	status = control_allgather(comm->control, mine, all, n, comm->join_ms);
-	for (unsigned r = 0; status == DICOMM_SUCCESS && r < n; r++)
-		comm->peers[r].transports =
-			mine[r] & all[(size_t)r * n + (unsigned)comm->rank];
-	if (status == DICOMM_SUCCESS) {
-		widen(comm, all);
-		find_slow(comm);
-	}
-	free(mine);
-	return status;
-}
-
 /* A transport could not be opened. Is there another one to every rank? */
 static dicomm_result_t check_closed(struct dicomm_comm *comm)
 {
@@ -453,6 +406,7 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	const char *list = config_string(CONFIG_TRANSPORTS);
 	bool any = false;
 	dicomm_result_t status;
+	uint8_t in_use;
 
 	if (!all)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
@@ -478,10 +432,12 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	if (status == DICOMM_SUCCESS)
 		status = rank_address_complete(comm);
 	if (status == DICOMM_SUCCESS)
-		status = agree_on_transports(comm);
-	if (status == DICOMM_SUCCESS)
-		status = check_closed(comm);
-	return status;
+		status = common_transports_agree(comm, &in_use);
+	if (status != DICOMM_SUCCESS)
+		return status;
+	widen(comm, in_use);
+	find_slow(comm);
+	return check_closed(comm);
 }
 
 /* Check what must be equal on all ranks of a communicator. */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/core/comm.h"
 #include "tests/support/leaks.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"
@@ -171,6 +172,39 @@ START_TEST(every_operation_over_ucx)
 			      .bare = true,
 			      .env = {"DICOMM_TRANSPORTS=shm,ucx"},
 			      .timeout_s = 40});
+}
+END_TEST
+
+/* Ranks 0 to 2 are on one host, and rank 1 has no shared memory. */
+static void uneven(struct job_rank *me)
+{
+	struct trial t = {.kind = TRIAL_ALLTOALL,
+			  .type = DICOMM_INT32,
+			  .op = DICOMM_SUM,
+			  .count = 70001};
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	const struct transport *to;
+
+	go_to_host(me->rank / 3);
+	if (me->rank == 1)
+		config.transports = "tcp";
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	connect_all(me);
+	trial_run(t, me);
+	for (int r = 0; r < me->ranks; r++) {
+		bool near = r % 2 == 0 && me->rank % 2 == 0;
+
+		to = me->comm->peers[r].transport;
+		JOB_CHECK(!to || r == me->rank || to->intra_node == near,
+			  "rank %d to rank %d: %s", me->rank, r, to->name);
+	}
+	finish(me);
+}
+
+START_TEST(ranks_of_a_host_are_reached_by_unlike_transports)
+{
+	job_run(&(struct job){.run = uneven, .ranks = 4, .bare = true});
 }
 END_TEST
 
@@ -565,6 +599,10 @@ int main(void)
 	setenv("DICOMM_TRANSPORTS", "shm,tcp", 0);
 	tcase_set_timeout(tcase, 200);
 	tcase_add_loop_test(tcase, every_operation_between_hosts, 0, LAYOUTS);
+	if (!is_namespaces() && !job_uses("verbs"))
+		tcase_add_test(
+			tcase,
+			ranks_of_a_host_are_reached_by_unlike_transports);
 	tcase_add_loop_test(tcase, any_calls_in_any_mixture, 0, LAYOUTS);
 	tcase_add_test(tcase, a_message_arrives_though_its_sender_is_away);
 	tcase_add_test(tcase, who_has_nothing_to_send_needs_nobody);
