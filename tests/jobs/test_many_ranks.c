@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Many more ranks than cores meet, compute and end within a minute. */
 #include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
 
+#include "src/boot/net/conn.h"
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"
 
@@ -77,6 +80,39 @@ START_TEST(many_threads_are_ranks)
 }
 END_TEST
 
+#define RANKS_OF_HOST 8
+/* What a rank tells all others, and its share of what rank 0 tells. */
+#define TOLD_BYTES 2048
+
+/* Nobody sends more for each rank than it would take to tell each rank of one
+ * host once. */
+static void count(struct job_rank *me)
+{
+	size_t most = (size_t)me->ranks * RANKS_OF_HOST * TOLD_BYTES;
+	char host[32];
+
+	snprintf(host, sizeof(host), "host%d", me->rank / RANKS_OF_HOST);
+	setenv("DICOMM_HOSTID", host, 1);
+	JOB_TRY(dicomm_comm_init_rank(&me->comm, me->ranks, job_id(),
+				      me->rank));
+	JOB_CHECK(conn_bytes_sent() > 0 && conn_bytes_sent() <= most,
+		  "rank %d of %d sent %llu bytes, at most %zu", me->rank,
+		  me->ranks, (unsigned long long)conn_bytes_sent(), most);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(rank_0_sends_little_to_all)
+{
+	job_run(&(struct job){
+		.run = count,
+		.ranks = job_is_sanitized() ? 32 : 64,
+		.bare = true,
+		.env = {"DICOMM_TRANSPORTS=shm,tcp", "DICOMM_SOCKET_IFNAME=lo"},
+		.timeout_s = LIMIT_S});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("many ranks");
@@ -85,6 +121,7 @@ int main(void)
 	tcase_set_timeout(tcase, LIMIT_S + 5);
 	tcase_add_test(tcase, many_processes_are_ranks);
 	tcase_add_test(tcase, many_threads_are_ranks);
+	tcase_add_test(tcase, rank_0_sends_little_to_all);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
