@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/boot/control/relay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+
+/* to connect to the parent */
+#define CONNECT_NS 2000000000ull
+
+/* ---- the plan ---- */
+
+/* The hosts in the order of their first ranks. */
+struct hosts {
+	int n;
+	int *first; /* [host] */
+	int *of;    /* [rank] */
+};
+
+static void find_hosts(const uint64_t *host, int ranks, struct hosts *h)
+{
+	h->n = 0;
+	for (int r = 0; r < ranks; r++) {
+		int k = r ? h->of[r - 1] : 0;
+
+		/* Mostly the host of the rank before. */
+		if (!r || host[r] != host[r - 1])
+			for (k = 0; k < h->n; k++)
+				if (host[h->first[k]] == host[r])
+					break;
+		if (k == h->n)
+			h->first[h->n++] = r;
+		h->of[r] = k;
+	}
+}
+
+static int parent_of(const struct hosts *h, int rank)
+{
+	int host = h->of[rank], above;
+
+	if (!host)
+		return -1;
+	if (h->first[host] != rank)
+		return h->first[host];
+	above = (host - 1) / RELAY_HOSTS;
+	return above ? h->first[above] : -1;
+}
+
+bool relay_plan(const uint64_t *host, int ranks, int *parent, int *children)
+{
+	size_t n = (size_t)ranks;
+	struct hosts h = {.first = calloc(n, sizeof(int)),
+			  .of = calloc(n, sizeof(int))};
+	bool any = false;
+
+	if (h.first && h.of)
+		find_hosts(host, ranks, &h);
+	memset(children, 0, n * sizeof(*children));
+	for (int r = 0; r < ranks; r++) {
+		parent[r] = h.n ? parent_of(&h, r) : -1;
+		if (parent[r] >= 0)
+			children[parent[r]]++;
+		any |= parent[r] >= 0;
+	}
+	free(h.first);
+	free(h.of);
+	return any;
+}
+
+/* ---- children ---- */
+
+static void ignore_frame(struct conn *c, enum frame_type type,
+			 struct frame_reader *in)
+{
+	(void)in;
+	log_warn("%s: sent an unexpected frame (%s)", c->remote,
+		 frame_type_name(type));
+}
+
+static void forget_child(struct relay *r, const struct peer_conn *peer)
+{
+	for (int i = 0; i < r->came; i++)
+		if (r->child[i] == peer)
+			r->child[i] = NULL;
+}
+
+static void lost_child(struct conn *c, const char *why)
+{
+	struct peer_conn *peer = (struct peer_conn *)c;
+
+	log_debug("%s: gets no results from here any more: %s", c->remote, why);
+	forget_child(peer->owner, peer);
+	conn_drop(c);
+}
+
+static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
+{
+	struct frame_writer out;
+	struct relay *r = owner;
+
+	peer->rank = (int)frame_get_u32(in);
+	peer->owner = r;
+	peer->conn.frame = ignore_frame;
+	peer->conn.lost = lost_child;
+	if (!frame_done(in) || r->came == r->children) {
+		conn_drop(&peer->conn);
+		return;
+	}
+	r->child[r->came++] = peer;
+	frame_begin(&out, FRAME_START);
+	frame_end(&out);
+	conn_send(&peer->conn, &out);
+	if (r->came < r->children)
+		return;
+	listener_close(r->listener);
+	r->listener = NULL;
+}
+
+bool relay_listen(struct relay *r, const struct relay_place *place,
+		  char address[SOCK_TEXT])
+{
+	dicomm_result_t status;
+	int fd;
+
+	r->child = calloc((size_t)place->children, sizeof(*r->child));
+	if (!r->child)
+		return false;
+	r->children = place->children;
+	status = sock_listen(&fd, address);
+	if (status == DICOMM_SUCCESS)
+		status = listener_open(fd, place->key, "relay", &r->listener);
+	if (status != DICOMM_SUCCESS)
+		return false;
+	r->listener->admit = admit;
+	r->listener->owner = r;
+	return true;
+}
+
+void relay_pass(struct relay *r, enum frame_type type, const uint8_t *data,
+		size_t len)
+{
+	struct frame_writer out;
+
+	if (!r->came)
+		return;
+	frame_begin(&out, type);
+	frame_put_bytes(&out, data, len);
+	frame_end(&out);
+	for (int i = 0; i < r->came; i++) {
+		if (!r->child[i])
+			continue;
+		conn_send(&r->child[i]->conn, &out);
+		conn_flush(&r->child[i]->conn);
+	}
+}
+
+static void end_children(struct relay *r, void (*end)(struct conn *c))
+{
+	listener_close(r->listener);
+	r->listener = NULL;
+	for (int i = 0; i < r->came; i++)
+		if (r->child[i])
+			end(&r->child[i]->conn);
+	free(r->child);
+	r->child = NULL;
+	r->came = r->children = 0;
+}
+
+void relay_drop_children(struct relay *r)
+{
+	end_children(r, conn_drop);
+}
+
+/* ---- the parent ---- */
+
+static bool is_welcome(struct client *c, int rank,
+		       const struct client_patience *p, char *why)
+{
+	struct frame_writer out;
+	struct frame_reader in;
+	enum frame_type type;
+	struct client *from;
+
+	frame_begin(&out, FRAME_JOIN);
+	frame_put_u32(&out, (uint32_t)rank);
+	frame_end(&out);
+	client_send(c, &out);
+	return client_next(c, NULL, p->until_ns, p->cancelled, &from, &type,
+			   &in, why) == DICOMM_SUCCESS &&
+	       type == FRAME_START;
+}
+
+struct client *relay_connect(const struct relay_place *place, int rank,
+			     const char *address, const _Atomic bool *cancelled)
+{
+	struct client_patience p = {.until_ns = clock_ns() + CONNECT_NS,
+				    .cancelled = cancelled};
+	char why[FRAME_TEXT] = "it refuses";
+	struct client *c = NULL;
+
+	if (client_open(address, place->key, &p, &c, why) == DICOMM_SUCCESS &&
+	    is_welcome(c, rank, &p, why))
+		return c;
+	log_info("rank %d: rank %d at %s cannot pass on what rank 0 sends: %s",
+		 rank, place->parent, address, why);
+	client_close(c);
+	return NULL;
+}
+
+bool relay_serve(struct relay *r, struct client *parent)
+{
+	parent->owner = r->owner;
+	parent->conn.frame = r->frame;
+	parent->conn.lost = r->lost;
+	r->parent = parent;
+	if (conn_serve(&parent->conn) != DICOMM_SUCCESS)
+		relay_drop_parent(r);
+	return r->parent != NULL;
+}
+
+void relay_drop_parent(struct relay *r)
+{
+	if (r->parent)
+		conn_drop(&r->parent->conn);
+	r->parent = NULL;
+}
+
+void relay_close(struct relay *r)
+{
+	relay_drop_parent(r);
+	end_children(r, conn_linger);
+}
