@@ -41,6 +41,8 @@ struct control_events {
 /* Exactly one of id and allgather must be set. */
 struct control_config {
 	int rank, ranks;
+	/* Equal for ranks of one host; see relay.h. */
+	uint64_t host;
 	/* For messages: the variable of a launcher from which the number of
 	 * ranks comes. NULL: it comes from the program. */
 	const char *ranks_from;

@@ -17,6 +17,7 @@
 #include "src/boot/control/join.h"
 #include "src/boot/control/mail.h"
 #include "src/boot/control/members.h"
+#include "src/boot/control/relay.h"
 
 #define MS_NS UINT64_C(1000000)
 /* a waiting thread notices a cancellation within this time */
@@ -25,6 +26,8 @@
  * others wait for it. */
 #define BEAT_NS (500 * MS_NS)
 #define LONGER_MS 2000
+/* A parent that sends nothing for so long passes on nothing any more. */
+#define RELAY_NS (2000 * MS_NS)
 
 /* A control_query() that waits for its answer. Lives on the stack of the
  * caller. */
@@ -85,6 +88,14 @@ struct control {
 	char text[FRAME_TEXT];
 
 	struct gathering gathering;
+	/* Who passes on results to this rank, and to whom it does. */
+	struct relay relay;
+	struct relay_place place; /* constant */
+	bool relay_told;          /* relay_address is known */
+	char relay_address[SOCK_TEXT];
+	/* The last result that is on its way from the parent, and until when to
+	 * wait for it. */
+	uint64_t coming, coming_ns;
 	struct beat *beat; /* NULL: not at work */
 	struct question *questions;
 	uint64_t last_tag;
@@ -193,14 +204,74 @@ static void finish_gathering(struct control *c, dicomm_result_t status,
 	pthread_cond_broadcast(&c->cond);
 }
 
+static void keep_reason(struct control *c, dicomm_result_t status,
+			const char *text)
+{
+	if (c->status != DICOMM_SUCCESS)
+		return;
+	c->status = status;
+	snprintf(c->text, sizeof(c->text), "%s", text);
+}
+
 static void break_gathers(struct control *c, dicomm_result_t status,
 			  const char *text)
 {
-	if (c->status == DICOMM_SUCCESS) {
-		c->status = status;
-		snprintf(c->text, sizeof(c->text), "%s", text);
-	}
+	keep_reason(c, status, text);
 	finish_gathering(c, c->status, c->text);
+}
+
+static void send_number(struct control *c, enum frame_type type,
+			uint64_t number, bool wide)
+{
+	struct frame_writer out;
+
+	if (!c->client)
+		return;
+	frame_begin(&out, type);
+	if (wide)
+		frame_put_u64(&out, number);
+	else
+		frame_put_u32(&out, (uint32_t)number);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+	conn_flush(&c->client->conn);
+}
+
+static bool is_coming(const struct control *c)
+{
+	const struct gathering *g = &c->gathering;
+
+	return g->active && !g->done && c->coming == g->number;
+}
+
+/* From now on results come from the hub. What has come of one is dropped; so it
+ * is for the children, too. */
+static void leave_parent(struct control *c)
+{
+	struct delta_reader *all = &c->gathering.all;
+
+	if (!c->relay.parent)
+		return;
+	relay_drop_parent(&c->relay);
+	relay_drop_children(&c->relay);
+	*all = (struct delta_reader){
+		.to = all->to, .part = all->part, .want = all->want};
+	send_number(c, FRAME_CHILD, 0, false);
+	if (is_coming(c) && c->client)
+		send_number(c, FRAME_RESEND, c->coming, true);
+	else if (is_coming(c))
+		break_gathers(c, DICOMM_ERR_REMOTE, "rank 0 is gone");
+}
+
+/* The all-gather that was complete before still succeeds, as it does on the
+ * other ranks. */
+static void break_later_gathers(struct control *c, dicomm_result_t status,
+				const char *text)
+{
+	keep_reason(c, status, text);
+	/* The hub sends it, or the parent, for which look_at_parent() waits. */
+	if (!is_coming(c) || (!c->client && !c->relay.parent))
+		break_gathers(c, status, text);
 }
 
 static void notify_failed(struct control *c, dicomm_result_t status,
@@ -213,7 +284,7 @@ static void notify_failed(struct control *c, dicomm_result_t status,
 		snprintf(n->text, sizeof(n->text), "%s", text);
 	}
 	c->failed = true;
-	break_gathers(c, status, text);
+	break_later_gathers(c, status, text);
 	pthread_cond_broadcast(&c->cond);
 }
 
@@ -263,7 +334,7 @@ static void left(struct control *c, int rank)
 	snprintf(text, sizeof(text), "rank %d (%s) has left", rank,
 		 c->where[rank]);
 	post(c, NOTICE_LEFT, rank, true);
-	break_gathers(c, DICOMM_ERR_REMOTE, text);
+	break_later_gathers(c, DICOMM_ERR_REMOTE, text);
 	lose_questions(c, rank, text);
 }
 
@@ -285,9 +356,9 @@ static void drop_client(struct control *c)
 
 static bool take_bye(struct control *c)
 {
+	drop_client(c);
 	left(c, 0);
 	lose_questions(c, -1, "rank 0 has left");
-	drop_client(c);
 	return true;
 }
 
@@ -306,6 +377,28 @@ static bool take_gathered(struct control *c, struct frame_reader *in)
 		return false;
 	if (g->all.got == g->all.want)
 		finish_gathering(c, DICOMM_SUCCESS, "");
+	return true;
+}
+
+static bool take_relay(struct control *c, struct frame_reader *in)
+{
+	frame_get_text(in, c->relay_address, sizeof(c->relay_address));
+	c->relay_told = true;
+	pthread_cond_broadcast(&c->cond);
+	return frame_done(in);
+}
+
+static bool take_coming(struct control *c, struct frame_reader *in)
+{
+	uint64_t number = frame_get_u64(in);
+
+	if (!frame_done(in))
+		return false;
+	c->coming = number;
+	c->coming_ns = clock_ns() + RELAY_NS;
+	if (is_coming(c) && !c->relay.parent)
+		send_number(c, FRAME_RESEND, number, true);
+	pthread_cond_broadcast(&c->cond);
 	return true;
 }
 
@@ -416,7 +509,12 @@ static bool take(struct control *c, enum frame_type type,
 	case FRAME_BYE:
 		return take_bye(c);
 	case FRAME_GATHERED:
+		relay_pass(&c->relay, type, in->data, in->len);
 		return take_gathered(c, in);
+	case FRAME_RELAY:
+		return take_relay(c, in);
+	case FRAME_COMING:
+		return take_coming(c, in);
 	case FRAME_GATHER_FAILED:
 		return take_gather_failed(c, in);
 	case FRAME_MISSING:
@@ -440,6 +538,29 @@ static void frame(struct conn *conn, enum frame_type type,
 	if (!take(c, type, in))
 		log_warn("rank %d: dropped an unexpected frame (%s) of rank 0",
 			 c->rank, frame_type_name(type));
+}
+
+static void frame_of_parent(struct conn *conn, enum frame_type type,
+			    struct frame_reader *in)
+{
+	struct control *c = ((struct client *)conn)->owner;
+
+	if (type == FRAME_GATHERED) {
+		c->coming_ns = clock_ns() + RELAY_NS;
+		take(c, type, in);
+	} else {
+		log_warn("rank %d: dropped an unexpected frame (%s) of rank %d",
+			 c->rank, frame_type_name(type), c->place.parent);
+	}
+}
+
+static void lost_parent(struct conn *conn, const char *why)
+{
+	struct control *c = ((struct client *)conn)->owner;
+
+	log_debug("rank %d: rank %d passes on nothing any more: %s", c->rank,
+		  c->place.parent, why);
+	leave_parent(c);
 }
 
 static void send_failed(struct control *c, dicomm_result_t status, int culprit,
@@ -499,6 +620,7 @@ static void free_control(struct control *c)
 	if (!c)
 		return;
 	mail_fini(&c->mail);
+	auth_forget(c->place.key, sizeof(c->place.key));
 	free(c->gone);
 	free(c->where);
 	free(c->spare);
@@ -526,8 +648,76 @@ static dicomm_result_t create(const struct control_config *config,
 	c->pid = getpid();
 	c->events = config->events;
 	c->cancelled = config->cancelled;
+	c->relay.frame = frame_of_parent;
+	c->relay.lost = lost_parent;
+	c->relay.owner = c;
 	*out = c;
 	return DICOMM_SUCCESS;
+}
+
+static bool is_cancelled(const struct control *c)
+{
+	return c->cancelled && atomic_load(c->cancelled);
+}
+
+/* Waits until something changes, at most until until_ns. Returns earlier to let
+ * the caller check for a cancellation. */
+static void wait_some(struct control *c, uint64_t until_ns)
+{
+	uint64_t slice = clock_ns() + SLICE_NS;
+
+	loop_cond_wait(&c->cond,
+		       c->cancelled && slice < until_ns ? slice : until_ns);
+}
+
+/* ---- the tree ---- */
+
+/* Tells the children where this rank listens, or that it does not. */
+static void await_children(struct control *c)
+{
+	char address[SOCK_TEXT] = "";
+	struct frame_writer out;
+
+	log_catch(true);
+	loop_lock();
+	if (!relay_listen(&c->relay, &c->place, address))
+		address[0] = '\0';
+	frame_begin(&out, FRAME_RELAY);
+	frame_put_text(&out, address);
+	frame_end(&out);
+	if (c->client) {
+		conn_send(&c->client->conn, &out);
+		conn_flush(&c->client->conn);
+	}
+	loop_unlock();
+	log_catch(false);
+}
+
+static void find_parent(struct control *c)
+{
+	uint64_t until_ns = clock_ns() + RELAY_NS;
+	char address[SOCK_TEXT];
+	struct client *parent;
+
+	if (c->place.children)
+		await_children(c);
+	if (c->place.parent < 0)
+		return;
+	loop_lock();
+	while (c->client && !c->relay_told && !c->failed && !is_cancelled(c) &&
+	       clock_ns() < until_ns)
+		wait_some(c, until_ns);
+	memcpy(address, c->relay_address, sizeof(address));
+	loop_unlock();
+	if (!address[0])
+		return;
+	parent = relay_connect(&c->place, c->rank, address, c->cancelled);
+	if (!parent)
+		return;
+	loop_lock();
+	if (relay_serve(&c->relay, parent))
+		send_number(c, FRAME_CHILD, 1, false);
+	loop_unlock();
 }
 
 dicomm_result_t control_open(const struct control_config *config,
@@ -558,6 +748,7 @@ dicomm_result_t control_open(const struct control_config *config,
 	c->client = joined.client;
 	c->hub = joined.hub;
 	c->where = joined.where;
+	c->place = joined.place;
 	c->client->owner = c;
 	c->client->conn.frame = frame;
 	c->client->conn.lost = lost;
@@ -569,8 +760,10 @@ dicomm_result_t control_open(const struct control_config *config,
 	if (status != DICOMM_SUCCESS) {
 		*out = NULL;
 		control_close(c);
+		return status;
 	}
-	return status;
+	find_parent(c);
+	return DICOMM_SUCCESS;
 }
 
 void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)
@@ -600,21 +793,6 @@ static uint64_t deadline(int timeout_ms)
 	if (timeout_ms <= 0)
 		return 1ull << 62;
 	return clock_ns() + (uint64_t)timeout_ms * MS_NS;
-}
-
-static bool is_cancelled(const struct control *c)
-{
-	return c->cancelled && atomic_load(c->cancelled);
-}
-
-/* Waits until something changes, at most until until_ns. Returns earlier to let
- * the caller check for a cancellation. */
-static void wait_some(struct control *c, uint64_t until_ns)
-{
-	uint64_t slice = clock_ns() + SLICE_NS;
-
-	loop_cond_wait(&c->cond,
-		       c->cancelled && slice < until_ns ? slice : until_ns);
 }
 
 static void send_part(struct control *c, const uint8_t *data, size_t len)
@@ -656,6 +834,24 @@ static void call_waiting(const struct control *c)
 	loop_lock();
 }
 
+/* Returns when to look again. */
+static uint64_t look_at_parent(struct control *c, uint64_t now)
+{
+	if (!c->relay.parent || !is_coming(c))
+		return UINT64_MAX;
+	if (now < c->coming_ns)
+		return c->coming_ns;
+	log_info("rank %d: rank %d (%s) does not pass on what rank 0 sends",
+		 c->rank, c->place.parent, c->where[c->place.parent]);
+	leave_parent(c);
+	return UINT64_MAX;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 {
 	uint64_t until_ns = deadline(*timeout_ms);
@@ -681,7 +877,7 @@ static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 			ask_who(c);
 			ask_ns = client_next_ask(until_ns);
 		}
-		wait_some(c, ask_ns);
+		wait_some(c, sooner(ask_ns, look_at_parent(c, now)));
 		call_waiting(c);
 	}
 	return g->status;
@@ -1061,6 +1257,7 @@ void control_close(struct control *c)
 	hub = c->hub;
 	loop_lock();
 	c->closing = true;
+	relay_close(&c->relay);
 	stop_beat(c);
 	if (c->client)
 		say_bye(c);

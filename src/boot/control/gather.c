@@ -24,6 +24,7 @@ bool gather_init(struct gather *g, struct members *members)
 {
 	g->members = members;
 	g->number = 0;
+	g->last = NULL;
 	g->parts = calloc((size_t)members->ranks, sizeof(*g->parts));
 	if (!g->parts)
 		return false;
@@ -39,6 +40,8 @@ void gather_fini(struct gather *g)
 		free(g->parts[i].data);
 	free(g->parts);
 	g->parts = NULL;
+	conn_shared_release(g->last);
+	g->last = NULL;
 }
 
 static void fail(struct gather *g, dicomm_result_t status, const char *text)
@@ -122,6 +125,24 @@ static bool is_lost(const struct gather *g)
 	return false;
 }
 
+/* Ranks that have a parent get the result from it. */
+static void send_result(const struct gather *g)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_COMING);
+	frame_put_u64(&out, g->number);
+	frame_end(&out);
+	for (int i = 0; i < g->members->ranks; i++) {
+		const struct member *m = &g->members->list[i];
+
+		if (m->peer && m->has_parent)
+			conn_send(&m->peer->conn, &out);
+		else if (m->peer)
+			conn_send_shared(&m->peer->conn, g->last);
+	}
+}
+
 static void finish(struct gather *g)
 {
 	struct conn_shared *shared;
@@ -141,12 +162,17 @@ static void finish(struct gather *g)
 		  "ranks, and %zu to each",
 		  g->number, g->parts[0].len, g->members->ranks,
 		  shared ? conn_shared_len(shared) : 0);
-	for (int i = 0; shared && i < g->members->ranks; i++)
-		if (g->members->list[i].peer)
-			conn_send_shared(&g->members->list[i].peer->conn,
-					 shared);
-	conn_shared_release(shared);
+	conn_shared_release(g->last);
+	g->last = shared;
+	if (shared)
+		send_result(g);
 	begin(g);
+}
+
+void gather_resend(const struct gather *g, int rank, uint64_t number)
+{
+	if (g->last && number + 1 == g->number)
+		conn_send_shared(&g->members->list[rank].peer->conn, g->last);
 }
 
 /* Makes room for `more` bytes. Memory grows with the bytes that arrive, not

@@ -28,6 +28,7 @@ struct gather {
 	uint64_t number; /* counts all-gathers from 1 */
 	int complete;
 	struct gather_part *parts; /* [rank]; owned */
+	struct conn_shared *last;  /* the last result; owned */
 };
 
 bool gather_init(struct gather *g, struct members *members);
@@ -35,5 +36,8 @@ void gather_fini(struct gather *g);
 /* Handles a FRAME_GATHER from that rank. Returns false if the frame is
  * invalid. */
 bool gather_take(struct gather *g, int rank, struct frame_reader *in);
+
+/* Sends the result to that rank again, if it is the last one. */
+void gather_resend(const struct gather *g, int rank, uint64_t number);
 
 #endif

@@ -10,6 +10,7 @@
 #include "src/boot/control/gather.h"
 #include "src/boot/control/hub.h"
 #include "src/boot/control/members.h"
+#include "src/boot/control/relay.h"
 
 /* after a failure, ranks that arrive late can ask why */
 #define AFTER_FAILURE_NS 5000000000ull
@@ -159,16 +160,55 @@ static struct conn_shared *make_member_list(const struct hub *hub)
 		memcpy(data + len, out.data, out.len);
 		len += out.len;
 	}
-	frame_begin(&out, FRAME_START);
-	frame_end(&out);
-	memcpy(data + len, out.data, out.len);
-	shared = conn_shared_take(data, len + out.len);
+	shared = conn_shared_take(data, len);
 	return shared;
+}
+
+static void send_place(struct hub *hub, int rank, int children,
+		       const uint8_t key[AUTH_KEY])
+{
+	struct member *m = &hub->members.list[rank];
+	struct frame_writer out;
+
+	if (m->parent < 0 && !children)
+		return;
+	frame_begin(&out, FRAME_TREE);
+	frame_put_u32(&out, (uint32_t)(m->parent + 1));
+	frame_put_u32(&out, (uint32_t)children);
+	frame_put_bytes(&out, key, AUTH_KEY);
+	frame_end(&out);
+	conn_send(&m->peer->conn, &out);
+}
+
+/* Without memory for it, or with one host, there is no tree. */
+static void plan_tree(struct hub *hub)
+{
+	size_t n = (size_t)hub->members.ranks;
+	uint64_t *host = calloc(n, sizeof(*host));
+	int *parent = calloc(n, sizeof(*parent));
+	int *children = calloc(n, sizeof(*children));
+	uint8_t key[AUTH_KEY];
+
+	for (size_t i = 0; host && i < n; i++)
+		host[i] = hub->members.list[i].node;
+	auth_random(key, sizeof(key));
+	if (host && parent && children &&
+	    relay_plan(host, (int)n, parent, children)) {
+		for (size_t i = 0; i < n; i++)
+			hub->members.list[i].parent = parent[i];
+		for (size_t i = 0; i < n; i++)
+			send_place(hub, (int)i, children[i], key);
+	}
+	auth_forget(key, sizeof(key));
+	free(host);
+	free(parent);
+	free(children);
 }
 
 static void start(struct hub *hub)
 {
 	struct conn_shared *shared = make_member_list(hub);
+	struct frame_writer out;
 
 	if (!shared || !gather_init(&hub->gather, &hub->members)) {
 		conn_shared_release(shared);
@@ -179,6 +219,10 @@ static void start(struct hub *hub)
 	for (int i = 0; i < hub->members.ranks; i++)
 		conn_send_shared(&hub->members.list[i].peer->conn, shared);
 	conn_shared_release(shared);
+	plan_tree(hub);
+	frame_begin(&out, FRAME_START);
+	frame_end(&out);
+	members_broadcast(&hub->members, &out, NULL);
 	hub->started = true;
 	listener_close(hub->listener);
 	hub->listener = NULL;
@@ -352,6 +396,51 @@ static bool busy(struct hub *hub, struct peer_conn *peer,
 	return true;
 }
 
+/* Tells the children of a rank where it listens. */
+static bool relay(struct hub *hub, const struct peer_conn *peer,
+		  struct frame_reader *in)
+{
+	char address[SOCK_TEXT];
+	struct frame_writer out;
+
+	frame_get_text(in, address, sizeof(address));
+	if (!frame_done(in))
+		return false;
+	frame_begin(&out, FRAME_RELAY);
+	frame_put_text(&out, address);
+	frame_end(&out);
+	for (int i = 0; i < hub->members.ranks; i++) {
+		const struct member *m = &hub->members.list[i];
+
+		if (m->parent == peer->rank && m->peer)
+			conn_send(&m->peer->conn, &out);
+	}
+	return true;
+}
+
+static bool child(struct hub *hub, const struct peer_conn *peer,
+		  struct frame_reader *in)
+{
+	struct member *m = &hub->members.list[peer->rank];
+	bool has_parent = frame_get_u32(in);
+
+	if (!frame_done(in) || m->parent < 0)
+		return false;
+	m->has_parent = has_parent;
+	return true;
+}
+
+static bool resend(const struct hub *hub, const struct peer_conn *peer,
+		   struct frame_reader *in)
+{
+	uint64_t number = frame_get_u64(in);
+
+	if (!frame_done(in))
+		return false;
+	gather_resend(&hub->gather, peer->rank, number);
+	return true;
+}
+
 /* Returns false if the frame is invalid or unexpected in this state. */
 static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
 		 struct frame_reader *in)
@@ -371,6 +460,12 @@ static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
 		hub->members.list[peer->rank].busy_ns = 0;
 		return hub->started &&
 		       gather_take(&hub->gather, peer->rank, in);
+	case FRAME_RELAY:
+		return hub->started && relay(hub, peer, in);
+	case FRAME_CHILD:
+		return hub->started && child(hub, peer, in);
+	case FRAME_RESEND:
+		return hub->started && resend(hub, peer, in);
 	case FRAME_QUERY:
 		return hub->started && query(hub, peer, in);
 	case FRAME_ANSWER:

@@ -51,6 +51,7 @@ struct join {
 	struct client *server, *client;
 	struct hub *hub;
 	char (*where)[RANK_INFO_WHERE];
+	struct relay_place place;
 	char missing[FRAME_TEXT];
 };
 
@@ -462,6 +463,19 @@ static dicomm_result_t connect_to_hub(struct join *j)
 	return fail_connect(j, "rank 0", j->hub_address, status, why);
 }
 
+static bool take_place(struct join *j, struct frame_reader *in)
+{
+	uint32_t parent = frame_get_u32(in), children = frame_get_u32(in);
+	uint32_t ranks = (uint32_t)j->config->ranks;
+
+	frame_get_bytes(in, j->place.key, sizeof(j->place.key));
+	if (!frame_done(in) || parent > ranks || children >= ranks)
+		return false;
+	j->place.parent = (int)parent - 1;
+	j->place.children = (int)children;
+	return true;
+}
+
 static dicomm_result_t enter_hub(struct join *j)
 {
 	enum frame_type type;
@@ -475,7 +489,8 @@ static dicomm_result_t enter_hub(struct join *j)
 		TRY(expect(j, j->client, &type, &in));
 		if (type == FRAME_START)
 			return DICOMM_SUCCESS;
-		if (type != FRAME_MEMBERS || !take_members(j, &in))
+		if (!(type == FRAME_MEMBERS && take_members(j, &in)) &&
+		    !(type == FRAME_TREE && take_place(j, &in)))
 			return FAIL(DICOMM_ERR_REMOTE,
 				    "rank 0 at %s sent a frame that "
 				    "does not parse",
@@ -538,17 +553,19 @@ dicomm_result_t join_all(const struct control_config *config,
 	struct join j = {.config = config,
 			 .until_ns = FOREVER_NS,
 			 .begin_ns = now,
+			 .place = {.parent = -1},
 			 .say_ns = now + SAY_NS};
 	dicomm_result_t status;
 
 	if (config->timeout_ms > 0)
 		j.until_ns = now + (uint64_t)config->timeout_ms * MS_NS;
 	rank_info_self(&j.info, config->rank, config->ranks);
+	j.info.node = config->host;
 	status = join(&j);
 	auth_forget(j.hub_key, sizeof(j.hub_key));
 	if (status == DICOMM_SUCCESS) {
 		say_bye(j.server);
-		*out = (struct join_result){j.client, j.hub, j.where};
+		*out = (struct join_result){j.client, j.hub, j.where, j.place};
 		return status;
 	}
 	say_gave_up(j.server, status);

@@ -10,6 +10,7 @@
 #include "src/boot/control/config.h"
 #include "src/boot/control/hub.h"
 #include "src/boot/control/rank_info.h"
+#include "src/boot/control/relay.h"
 #include "src/boot/net/client.h"
 
 struct join_result {
@@ -17,6 +18,7 @@ struct join_result {
 	struct client *client;
 	struct hub *hub;                /* owned; NULL except on rank 0 */
 	char (*where)[RANK_INFO_WHERE]; /* owned; [rank] */
+	struct relay_place place;
 };
 
 dicomm_result_t join_all(const struct control_config *config,

@@ -29,7 +29,7 @@ dicomm_result_t members_init(struct members *m, const struct rank_info *info,
 	m->ranks = (int)info->ranks;
 	m->first = *info;
 	for (int i = 0; i < m->ranks; i++)
-		m->list[i].awaited = true;
+		m->list[i] = (struct member){.awaited = true, .parent = -1};
 	/* Ranks of this process have both ends of their connections here. */
 	if (sock_make_room(2 * info->ranks, connected, why, len) ||
 	    sock_make_room(info->ranks, connected, why, len))
@@ -85,6 +85,7 @@ bool members_admit(struct members *m, struct peer_conn *peer, unsigned pending,
 	member->peer = peer;
 	member->came = true;
 	member->awaited = false;
+	member->node = info->node;
 	memcpy(member->where, where, sizeof(where));
 	peer->rank = (int)info->rank;
 	m->came++;

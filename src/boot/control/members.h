@@ -14,6 +14,10 @@
 struct member {
 	struct peer_conn *peer; /* NULL: not connected yet, or gone */
 	bool came, awaited;
+	uint64_t node;
+	/* In the tree (relay.h): another rank sends it results, or is to. */
+	bool has_parent;
+	int parent; /* -1: none */
 	/* Until then it is busy with `doing`. */
 	uint64_t busy_ns;
 	char doing[64];

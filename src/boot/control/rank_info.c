@@ -14,7 +14,7 @@
 /* Increment a number when a change makes this build incompatible with the last
  * one: in the frames of the control plane, in plans, or in the layout of shared
  * memory. */
-#define FEATURES "control 4 plan 1 shm 2"
+#define FEATURES "control 5 plan 1 shm 2"
 
 void (*rank_info_test_hook)(struct rank_info *info);
 
@@ -47,6 +47,7 @@ void rank_info_put(struct frame_writer *out, const struct rank_info *info)
 {
 	frame_put_u32(out, info->rank);
 	frame_put_u32(out, info->ranks);
+	frame_put_u64(out, info->node);
 	frame_put_u32(out, info->abi);
 	frame_put_u32(out, info->version);
 	frame_put_u32(out, info->byte_order);
@@ -62,6 +63,7 @@ void rank_info_get(struct frame_reader *in, struct rank_info *info)
 {
 	info->rank = frame_get_u32(in);
 	info->ranks = frame_get_u32(in);
+	info->node = frame_get_u64(in);
 	info->abi = frame_get_u32(in);
 	info->version = frame_get_u32(in);
 	info->byte_order = frame_get_u32(in);

@@ -13,6 +13,7 @@
 
 struct rank_info {
 	uint32_t rank, ranks;
+	uint64_t node; /* equal for ranks of one host */
 	uint32_t abi, version, byte_order, pointer_bytes;
 	char features[128]; /* versions of the formats that ranks exchange */
 	uint64_t config_hash;

@@ -35,6 +35,7 @@ enum frame_type {
 	FRAME_JOIN,
 	FRAME_HUB,         /* text hub address, nonce */
 	FRAME_MEMBERS,     /* u32 first, u32 n, n texts with host and pid */
+	FRAME_TREE,        /* u32 parent + 1, u32 children, key; see relay.h */
 	FRAME_START,       /* all ranks have joined */
 	FRAME_ASK_MISSING, /* u64 gather; asks which ranks are missing */
 	FRAME_MISSING,     /* u64 gather, text, u32 1: all of them are busy */
@@ -48,6 +49,11 @@ enum frame_type {
 	FRAME_GATHER,        /* u64 gather, u64 len, bytes */
 	FRAME_GATHERED,      /* u64 gather, bytes; see delta.h */
 	FRAME_GATHER_FAILED, /* u64 gather, u32 status, text */
+	/* Results that a parent passes on; see relay.h. */
+	FRAME_RELAY,  /* text: where a parent listens, "": nowhere */
+	FRAME_CHILD,  /* u32 1: the sender has its parent, 0: not any more */
+	FRAME_COMING, /* u64 gather: its result is on its way */
+	FRAME_RESEND, /* u64 gather: it has not come */
 	FRAME_QUERY,  /* u64 tag, u32 from, u32 to, u32 class, u64 number */
 	FRAME_ANSWER, /* u64 tag, u32 to, u32 status, u32 known, u32 signature,
 			text */
