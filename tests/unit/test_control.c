@@ -2,6 +2,7 @@
 /* The control plane among ranks that are well: joining, gathers, queries. */
 #include <check.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "src/base/log.h"
 #include "src/boot/control/control.h"
+#include "src/boot/net/conn.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"
@@ -112,7 +114,7 @@ static uint8_t byte_of(int rank, size_t i)
 static void gather_bytes(struct meet_rank *r, size_t len)
 {
 	int ranks = r->meet->ranks;
-	uint8_t *mine = malloc(len + 1);
+	uint8_t *mine = calloc(len + 1, 1);
 	uint8_t *all = malloc(len * (size_t)ranks + 1);
 	size_t wrong = 0;
 
@@ -851,6 +853,118 @@ START_TEST(the_control_thread_does_not_keep_the_process)
 }
 END_TEST
 
+/* ---- a tree of hosts ---- */
+
+#define OF_HOST 2 /* ranks */
+
+static void be_on_hosts(struct meet_rank *r, struct control_config *config)
+{
+	config->host = 1 + (uint64_t)r->rank / OF_HOST;
+}
+
+/* Nobody sends a result to more ranks than those of its host and four others,
+ * in whatever place of the tree it is. */
+static void count_results(struct meet_rank *r)
+{
+	const size_t len = 1 << 12, all = len * (size_t)r->meet->ranks;
+	uint64_t before = conn_bytes_sent();
+
+	gather_bytes(r, len);
+	meet_barrier(r, r->meet->ranks);
+	ck_assert_uint_le(conn_bytes_sent() - before,
+			  (OF_HOST + 4) * all * 21 / 20 + len);
+}
+
+START_TEST(results_go_down_a_tree_of_hosts)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 40);
+
+	m->run = count_results;
+	m->adjust = be_on_hosts;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+START_TEST(gathers_of_any_length_go_down_the_tree)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 13);
+
+	m->run = gather_lengths;
+	m->adjust = be_on_hosts;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+/* The first rank of the second host; ranks of four more hosts, and one of its
+ * own, get results from it. */
+#define RELAY_RANK OF_HOST
+#define STUCK_MS 6000
+
+static void *be_stuck(void *arg)
+{
+	meet_sleep_ms(300);
+	loop_lock();
+	meet_sleep_ms(STUCK_MS);
+	loop_unlock();
+	return arg;
+}
+
+static void gather_beside_stuck(struct meet_rank *r)
+{
+	uint64_t begin;
+	pthread_t thread;
+
+	gather_numbers(r, 1);
+	if (r->rank == RELAY_RANK)
+		ck_assert(!pthread_create(&thread, NULL, be_stuck, NULL));
+	/* It is stuck when the result is there, but its own part is, too. */
+	if (r->rank == 0)
+		meet_sleep_ms(900);
+	begin = meet_now_ms();
+	gather_numbers(r, 1);
+	if (r->rank == RELAY_RANK)
+		pthread_join(thread, NULL);
+	else
+		ck_assert_uint_lt(meet_now_ms() - begin, STUCK_MS - 1000);
+	gather_numbers(r, 3);
+}
+
+START_TEST(who_passes_on_nothing_is_passed_over)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 20);
+
+	m->run = gather_beside_stuck;
+	m->adjust = be_on_hosts;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+static void gather_and_lose(struct meet_rank *r)
+{
+	char byte = 0, all[MEET_MAX];
+
+	gather_numbers(r, 2);
+	if (r->rank == RELAY_RANK)
+		raise(SIGKILL);
+	ck_assert_int_eq(control_allgather(r->control, &byte, all, 1, 10000),
+			 DICOMM_ERR_REMOTE);
+	ck_assert_ptr_nonnull(strstr(log_last_error(), "rank 2 ("));
+}
+
+START_TEST(the_death_of_who_passes_on_is_told)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 20);
+
+	m->run = gather_and_lose;
+	m->adjust = be_on_hosts;
+	m->killed[RELAY_RANK] = true;
+	meet_run(m);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("control");
@@ -858,6 +972,7 @@ int main(void)
 	TCase *gathers = tcase_create("gathers");
 	TCase *queries = tcase_create("queries");
 	TCase *life = tcase_create("life");
+	TCase *tree = tcase_create("tree");
 
 	/* Check ends a case after 4 s, and 500 processes take longer beside
 	 * other work. */
@@ -893,9 +1008,15 @@ int main(void)
 	tcase_add_loop_test(
 		life, a_child_does_not_touch_the_parents_connections, 0, 2);
 	tcase_add_test(life, the_control_thread_does_not_keep_the_process);
+	tcase_set_timeout(tree, 60);
+	tcase_add_test(tree, results_go_down_a_tree_of_hosts);
+	tcase_add_test(tree, gathers_of_any_length_go_down_the_tree);
+	tcase_add_test(tree, who_passes_on_nothing_is_passed_over);
+	tcase_add_test(tree, the_death_of_who_passes_on_is_told);
 	suite_add_tcase(suite, join);
 	suite_add_tcase(suite, gathers);
 	suite_add_tcase(suite, queries);
 	suite_add_tcase(suite, life);
+	suite_add_tcase(suite, tree);
 	return runner_main(suite);
 }
