@@ -63,13 +63,6 @@ void fuzz_seeds(void)
 	frame_put_text(&w, "rank 3 is on fire");
 	frame_end(&w);
 	seed(KNOWN, &w);
-	frame_begin(&w, FRAME_MEMBERS);
-	frame_put_u32(&w, 0);
-	frame_put_u32(&w, 2);
-	frame_put_text(&w, "a pid 1");
-	frame_put_text(&w, "b pid 2");
-	frame_end(&w);
-	seed(KNOWN, &w);
 	frame_begin(&w, FRAME_GATHERED);
 	frame_put_u64(&w, 10);
 	frame_put_bytes(&w, "\x03\x02xy\x11\x01z\x05", 8);

@@ -817,6 +817,20 @@ static void send_nonsense(struct client *c)
 		client_send(c, &out);
 }
 
+/* The first all-gather, which control_open() waits for. */
+static void send_name(struct client *c)
+{
+	const char name[RANK_INFO_WHERE] = "here pid 1";
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_GATHER);
+	frame_put_u64(&out, 1);
+	frame_put_u64(&out, sizeof(name));
+	frame_put_bytes(&out, name, sizeof(name));
+	frame_end(&out);
+	client_send(c, &out);
+}
+
 static bool answer(void *ctx, int peer, uint32_t class, uint64_t number,
 		   uint32_t *signature, char *text, size_t len)
 {
@@ -870,6 +884,7 @@ START_TEST(nonsense_of_a_rank_does_no_harm)
 	meet_start(m);
 	config.id = &m->id;
 	ck_assert_int_eq(join_all(&config, &joined), DICOMM_SUCCESS);
+	send_name(joined.client);
 	for (int i = 0; i < 3000; i++)
 		send_nonsense(joined.client);
 	atomic_store(&m->flag[0], 1);

@@ -67,7 +67,7 @@ struct control {
 	pid_t pid;
 	struct control_events events;   /* constant */
 	const _Atomic bool *cancelled;  /* constant */
-	char (*where)[RANK_INFO_WHERE]; /* constant */
+	char (*where)[RANK_INFO_WHERE]; /* constant once all are known */
 	_Atomic bool *gone;             /* atomic; any thread may read it */
 	struct hub *hub;                /* owned; NULL except on rank 0 */
 	/* NULL if there is no connection to rank 0 */
@@ -720,6 +720,28 @@ static void find_parent(struct control *c)
 	loop_unlock();
 }
 
+static void make_printable(char text[RANK_INFO_WHERE])
+{
+	text[RANK_INFO_WHERE - 1] = '\0';
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+}
+
+/* Gathers host and pid of all ranks, for messages. */
+static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
+{
+	char mine[RANK_INFO_WHERE] = "";
+
+	snprintf(mine, sizeof(mine), "%s", c->where[c->rank]);
+	TRY(control_allgather(c, mine, c->where, sizeof(mine), timeout_ms));
+	loop_lock();
+	for (int r = 0; r < c->ranks; r++)
+		make_printable(c->where[r]);
+	loop_unlock();
+	return DICOMM_SUCCESS;
+}
+
 dicomm_result_t control_open(const struct control_config *config,
 			     struct control **out)
 {
@@ -763,7 +785,12 @@ dicomm_result_t control_open(const struct control_config *config,
 		return status;
 	}
 	find_parent(c);
-	return DICOMM_SUCCESS;
+	status = exchange_names(c, config->timeout_ms);
+	if (status != DICOMM_SUCCESS) {
+		*out = NULL;
+		control_close(c);
+	}
+	return status;
 }
 
 void control_cannot_open(const dicomm_unique_id_t *id, int rank, int ranks)

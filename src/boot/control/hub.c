@@ -132,47 +132,14 @@ static void give_up(struct hub *hub, struct peer_conn *peer,
 	leave(hub, peer);
 }
 
-/* Makes the frames that list all ranks, followed by the frame that starts them.
- * All connections share the bytes. */
-static struct conn_shared *make_member_list(const struct hub *hub)
-{
-	const int per_frame = FRAME_MAX / (RANK_INFO_WHERE + 2) - 1;
-	int ranks = hub->members.ranks, frames = ranks / per_frame + 2;
-	struct conn_shared *shared;
-	struct frame_writer out;
-	uint8_t *data;
-	size_t len =
-		(size_t)ranks * (RANK_INFO_WHERE + 2) + (size_t)frames * 32;
-
-	data = malloc(len);
-	if (!data)
-		return NULL;
-	len = 0;
-	for (int first = 0; first < ranks; first += per_frame) {
-		int n = ranks - first < per_frame ? ranks - first : per_frame;
-
-		frame_begin(&out, FRAME_MEMBERS);
-		frame_put_u32(&out, (uint32_t)first);
-		frame_put_u32(&out, (uint32_t)n);
-		for (int i = 0; i < n; i++)
-			frame_put_text(&out, where(hub, first + i));
-		frame_end(&out);
-		memcpy(data + len, out.data, out.len);
-		len += out.len;
-	}
-	shared = conn_shared_take(data, len);
-	return shared;
-}
-
 static void send_place(struct hub *hub, int rank, int children,
 		       const uint8_t key[AUTH_KEY])
 {
 	struct member *m = &hub->members.list[rank];
 	struct frame_writer out;
 
-	if (m->parent < 0 && !children)
-		return;
 	frame_begin(&out, FRAME_TREE);
+	frame_put_text(&out, where(hub, 0));
 	frame_put_u32(&out, (uint32_t)(m->parent + 1));
 	frame_put_u32(&out, (uint32_t)children);
 	frame_put_bytes(&out, key, AUTH_KEY);
@@ -181,23 +148,24 @@ static void send_place(struct hub *hub, int rank, int children,
 }
 
 /* Without memory for it, or with one host, there is no tree. */
-static void plan_tree(struct hub *hub)
+static void send_places(struct hub *hub)
 {
 	size_t n = (size_t)hub->members.ranks;
 	uint64_t *host = calloc(n, sizeof(*host));
 	int *parent = calloc(n, sizeof(*parent));
 	int *children = calloc(n, sizeof(*children));
+	bool planned;
 	uint8_t key[AUTH_KEY];
 
 	for (size_t i = 0; host && i < n; i++)
 		host[i] = hub->members.list[i].node;
 	auth_random(key, sizeof(key));
-	if (host && parent && children &&
-	    relay_plan(host, (int)n, parent, children)) {
-		for (size_t i = 0; i < n; i++)
+	planned = host && parent && children &&
+		  relay_plan(host, (int)n, parent, children);
+	for (size_t i = 0; i < n; i++) {
+		if (planned)
 			hub->members.list[i].parent = parent[i];
-		for (size_t i = 0; i < n; i++)
-			send_place(hub, (int)i, children[i], key);
+		send_place(hub, (int)i, planned ? children[i] : 0, key);
 	}
 	auth_forget(key, sizeof(key));
 	free(host);
@@ -207,19 +175,14 @@ static void plan_tree(struct hub *hub)
 
 static void start(struct hub *hub)
 {
-	struct conn_shared *shared = make_member_list(hub);
 	struct frame_writer out;
 
-	if (!shared || !gather_init(&hub->gather, &hub->members)) {
-		conn_shared_release(shared);
+	if (!gather_init(&hub->gather, &hub->members)) {
 		members_fail(&hub->members, DICOMM_ERR_NO_MEMORY, 0,
 			     "rank 0: out of memory for the control plane");
 		return;
 	}
-	for (int i = 0; i < hub->members.ranks; i++)
-		conn_send_shared(&hub->members.list[i].peer->conn, shared);
-	conn_shared_release(shared);
-	plan_tree(hub);
+	send_places(hub);
 	frame_begin(&out, FRAME_START);
 	frame_end(&out);
 	members_broadcast(&hub->members, &out, NULL);

@@ -312,21 +312,24 @@ static dicomm_result_t make_hub_by_id(struct join *j, bool *told)
 	return given ? status : make_hub(j);
 }
 
-static bool take_members(struct join *j, struct frame_reader *in)
+static bool take_place(struct join *j, struct frame_reader *in)
 {
-	uint32_t first = frame_get_u32(in), n = frame_get_u32(in);
-	uint32_t ranks = (uint32_t)j->config->ranks;
+	uint32_t ranks = (uint32_t)j->config->ranks, parent, children;
 
-	if (first > ranks || n > ranks - first)
+	frame_get_text(in, j->where[0], sizeof(j->where[0]));
+	parent = frame_get_u32(in);
+	children = frame_get_u32(in);
+	frame_get_bytes(in, j->place.key, sizeof(j->place.key));
+	if (!frame_done(in) || parent > ranks || children >= ranks)
 		return false;
-	for (uint32_t i = first; i < first + n && !in->bad; i++)
-		frame_get_text(in, j->where[i], sizeof(j->where[i]));
-	return frame_done(in);
+	j->place.parent = (int)parent - 1;
+	j->place.children = (int)children;
+	return true;
 }
 
 /* Asks the id server where the hub is. A rank 0 that could not open its hub
- * connects too, to say so. If the hub has taken over this connection, its list
- * of members comes instead of its address. */
+ * connects too, to say so. If the hub has taken over this connection, this
+ * rank's place in the tree comes instead of its address. */
 static dicomm_result_t find_hub_by_id(struct join *j)
 {
 	struct client_patience p = patience(j, true);
@@ -360,7 +363,7 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	send_join_request(j, j->server, nonce);
 	TRY(made);
 	TRY(expect(j, j->server, &type, &in));
-	if (type == FRAME_MEMBERS && take_members(j, &in)) {
+	if (type == FRAME_TREE && take_place(j, &in)) {
 		j->client = j->server;
 		j->server = NULL;
 		auth_forget(key, sizeof(key));
@@ -463,19 +466,6 @@ static dicomm_result_t connect_to_hub(struct join *j)
 	return fail_connect(j, "rank 0", j->hub_address, status, why);
 }
 
-static bool take_place(struct join *j, struct frame_reader *in)
-{
-	uint32_t parent = frame_get_u32(in), children = frame_get_u32(in);
-	uint32_t ranks = (uint32_t)j->config->ranks;
-
-	frame_get_bytes(in, j->place.key, sizeof(j->place.key));
-	if (!frame_done(in) || parent > ranks || children >= ranks)
-		return false;
-	j->place.parent = (int)parent - 1;
-	j->place.children = (int)children;
-	return true;
-}
-
 static dicomm_result_t enter_hub(struct join *j)
 {
 	enum frame_type type;
@@ -489,8 +479,7 @@ static dicomm_result_t enter_hub(struct join *j)
 		TRY(expect(j, j->client, &type, &in));
 		if (type == FRAME_START)
 			return DICOMM_SUCCESS;
-		if (!(type == FRAME_MEMBERS && take_members(j, &in)) &&
-		    !(type == FRAME_TREE && take_place(j, &in)))
+		if (type != FRAME_TREE || !take_place(j, &in))
 			return FAIL(DICOMM_ERR_REMOTE,
 				    "rank 0 at %s sent a frame that "
 				    "does not parse",
@@ -542,6 +531,7 @@ static dicomm_result_t join(struct join *j)
 	if (!j->where)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "out of memory to join %d ranks", j->config->ranks);
+	rank_info_where(&j->info, j->where[j->config->rank]);
 	TRY(j->config->id ? find_hub_by_id(j) : find_hub_by_callback(j));
 	return enter_hub(j);
 }

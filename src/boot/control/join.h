@@ -16,8 +16,9 @@
 struct join_result {
 	/* owned; the control thread does not serve it yet */
 	struct client *client;
-	struct hub *hub;                /* owned; NULL except on rank 0 */
-	char (*where)[RANK_INFO_WHERE]; /* owned; [rank] */
+	struct hub *hub; /* owned; NULL except on rank 0 */
+	/* Owned; [rank]; of this one and rank 0, the others are "". */
+	char (*where)[RANK_INFO_WHERE];
 	struct relay_place place;
 };
 

@@ -19,7 +19,6 @@ static const char *const type_names[FRAME_TYPES] = {
 	[FRAME_ALIVE] = "alive",
 	[FRAME_JOIN] = "join",
 	[FRAME_HUB] = "hub",
-	[FRAME_MEMBERS] = "members",
 	[FRAME_TREE] = "tree",
 	[FRAME_START] = "start",
 	[FRAME_ASK_MISSING] = "ask missing",

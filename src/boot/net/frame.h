@@ -33,9 +33,10 @@ enum frame_type {
 	/* See rank_info.h; for the id server also text hub address (see
 	 * id_server.h), nonce. */
 	FRAME_JOIN,
-	FRAME_HUB,         /* text hub address, nonce */
-	FRAME_MEMBERS,     /* u32 first, u32 n, n texts with host and pid */
-	FRAME_TREE,        /* u32 parent + 1, u32 children, key; see relay.h */
+	FRAME_HUB, /* text hub address, nonce */
+	/* text rank 0's host and pid, u32 parent + 1, u32 children, key; see
+	 * relay.h. */
+	FRAME_TREE,
 	FRAME_START,       /* all ranks have joined */
 	FRAME_ASK_MISSING, /* u64 gather; asks which ranks are missing */
 	FRAME_MISSING,     /* u64 gather, text, u32 1: all of them are busy */
