@@ -10,7 +10,7 @@
  * busy machine the delays in a chain of waiting ranks add up, and predictions
  * are no more exact than that. Measured: two ranks all-reduce large messages in
  * one hop at least as fast as in two; if they map each other's memory, in half
- * the time (perftest/results/2026-11-24-two-cores.md). */
+ * the time (perftest/results/2026-11-24-two-cores.md, in git). */
 #define HOPS_LATE 16
 /* Between nodes, an algorithm in which slices return takes 1/RETURN_LATE
  * longer, because a flow that waits for another one cannot make up for lost
