@@ -14,6 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/device/device.h"
+#include "tests/support/capture.h"
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
 #include "tests/support/runner.h"
@@ -1102,13 +1103,6 @@ struct user_buffer {
 	uint8_t *pages;
 };
 
-static void no_log(int level, const char *message, void *ctx)
-{
-	(void)level;
-	(void)message;
-	(void)ctx;
-}
-
 static void send_given(struct user_buffer *given, dicomm_comm_t comm)
 {
 	dicomm_result_t status;
@@ -1155,7 +1149,7 @@ static void abort_what_is_read(struct job_rank *me)
 	dicomm_unique_id_t id = job_id();
 	dicomm_comm_t comm;
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	config.device = me->rank ? "opencl:0" : "host";
 	JOB_TRY(dicomm_comm_init_rank_config(&comm, 2, id, me->rank, &config));
 	if (me->rank) {

@@ -30,16 +30,6 @@ struct word {
 	_Atomic double aborted_s; /* when the abort began */
 };
 
-static void wait_for(const _Atomic bool *flag, const char *what)
-{
-	double end = job_seconds() + PATIENCE_S;
-
-	while (!atomic_load(flag)) {
-		JOB_CHECK(job_seconds() < end, "%s never came", what);
-		usleep(200);
-	}
-}
-
 static void timed_abort(dicomm_comm_t comm)
 {
 	double begin = job_seconds();
@@ -168,7 +158,7 @@ static void interrupted(struct job_rank *me)
 	JOB_CHECK(atomic_load(&handler_status) == DICOMM_IN_PROGRESS ||
 			  atomic_load(&handler_status) == DICOMM_SUCCESS,
 		  "abort in the handler gave %d", atomic_load(&handler_status));
-	wait_for(&w->stop, "the end of rank 1");
+	job_await(&w->stop, "the end of rank 1");
 	pthread_join(thread, NULL);
 	check_aborted(me);
 	timed_destroy(me);
@@ -295,7 +285,7 @@ static void abort_waiting(struct job_rank *me)
 			check_aborted(me);
 			atomic_store(&w->go, true);
 		} else {
-			wait_for(&w->go, "the abort");
+			job_await(&w->go, "the abort");
 			wait_for_news(me);
 		}
 		timed_destroy(me);
@@ -342,7 +332,7 @@ static void abort_the_end(struct job_rank *me)
 	int32_t value = 0;
 
 	if (me->rank) {
-		wait_for(&w->go, "the abort");
+		job_await(&w->go, "the abort");
 		wait_for_news(me);
 		return;
 	}
@@ -437,7 +427,7 @@ static void abort_one_of_two(struct job_rank *me)
 		JOB_CHECK(status == DICOMM_ERR_ABORTED, "status %d",
 			  (int)status);
 	} else {
-		wait_for(&e.word->go, "the end of the abort");
+		job_await(&e.word->go, "the end of the abort");
 		wait_for_news(&other);
 		timed_destroy(&other);
 		JOB_TRY(dicomm_allreduce(&in, out, 1, DICOMM_INT32, DICOMM_SUM,
@@ -593,7 +583,7 @@ static void *abort_midway(void *arg)
 	if (!m->watched)
 		usleep(4000);
 	atomic_store(&m->w->stop, true);
-	wait_for(&m->w->stopped, "the stop");
+	job_await(&m->w->stopped, "the stop");
 	timed_abort(m->comm);
 	return NULL;
 }
@@ -647,7 +637,7 @@ static void abort_and_look(struct job_rank *me, const struct transfer *t)
 	memset(send, POISON, LARGE_BYTES);
 	memset(recv, POISON, LARGE_BYTES);
 	atomic_store(&w->go, true);
-	wait_for(&w->going, "the continuation");
+	job_await(&w->going, "the continuation");
 	job_sleep_ms(100);
 	check_poison(send, "send buffer");
 	check_poison(recv, "receive buffer");
@@ -693,11 +683,11 @@ static void stop_and_go(const void *arg)
 	struct word *w = job_board();
 	int pid = job_pid(t->sender_aborts ? 1 : 0);
 
-	wait_for(&w->stop, "the wish to stop");
+	job_await(&w->stop, "the wish to stop");
 	kill(pid, SIGSTOP);
 	job_sleep_ms(2);
 	atomic_store(&w->stopped, true);
-	wait_for(&w->go, "the wish to go on");
+	job_await(&w->go, "the wish to go on");
 	kill(pid, SIGCONT);
 	atomic_store(&w->going, true);
 }
@@ -844,7 +834,7 @@ static void *abort_and_change(void *arg)
 	const struct changer *c = arg;
 	struct word *w = job_board();
 
-	wait_for(&w->stop, "the receiver");
+	job_await(&w->stop, "the receiver");
 	timed_abort(c->comm);
 	memset(c->block, POISON, BLOCK);
 	atomic_store(&w->go, true);

@@ -33,16 +33,6 @@ struct word {
 	dicomm_unique_id_t id;
 };
 
-static void wait_for(const _Atomic bool *flag, const char *what)
-{
-	double end = job_seconds() + PATIENCE_S;
-
-	while (!atomic_load(flag)) {
-		JOB_CHECK(job_seconds() < end, "%s never came", what);
-		usleep(200);
-	}
-}
-
 static dicomm_result_t init(struct job_rank *me, int ranks,
 			    const dicomm_unique_id_t *id, int rank)
 {
@@ -303,7 +293,7 @@ static void be_strange(const void *arg)
 	int fds[30], n = 0;
 
 	(void)arg;
-	wait_for(&w->made, "the id");
+	job_await(&w->made, "the id");
 	for (size_t i = 0; i < sizeof(noise); i++)
 		noise[i] = (char)storm_random(&state, 256);
 	for (int i = 0; i < 30; i++) {
@@ -336,7 +326,7 @@ static void meet_among_strangers(struct job_rank *me)
 		atomic_store(&w->made, true);
 	}
 	if (me->rank == me->ranks - 1)
-		wait_for(&w->go, "the strangers");
+		job_await(&w->go, "the strangers");
 	begin = job_seconds();
 	JOB_TRY(init(me, me->ranks, &id, me->rank));
 	if (me->rank == me->ranks - 1)
@@ -603,7 +593,7 @@ static void die_when_another_is_there(void)
 {
 	struct word *w = job_board();
 
-	wait_for(&w->made, "the rank that is cut off");
+	job_await(&w->made, "the rank that is cut off");
 	atomic_store(&w->go, true);
 	kill(getpid(), SIGKILL);
 }
@@ -613,7 +603,7 @@ static dicomm_result_t be_cut_off_by_death(void)
 	struct word *w = job_board();
 
 	atomic_store(&w->made, true);
-	wait_for(&w->go, "the death");
+	job_await(&w->go, "the death");
 	return FAIL(DICOMM_ERR_NO_PATH, "tcp: rank 1: it has closed its side");
 }
 
@@ -628,7 +618,7 @@ dicomm_result_t __wrap_recovery_open(struct recovery **out,
 				     char text[SOCK_TEXT])
 {
 	if (atomic_load(&is_late))
-		wait_for(&late_word->go, "the end of the others");
+		job_await(&late_word->go, "the end of the others");
 	if (atomic_load(&is_dying))
 		die_when_another_is_there();
 	if (atomic_load(&is_cut))

@@ -26,16 +26,6 @@ struct word {
 	_Atomic int ended;
 };
 
-static void wait_for(const _Atomic bool *flag, const char *what)
-{
-	double end = job_seconds() + PATIENCE_S;
-
-	while (!atomic_load(flag)) {
-		JOB_CHECK(job_seconds() < end, "%s never came", what);
-		usleep(200);
-	}
-}
-
 static void check_time(const char *kind, double begin, double due)
 {
 	prompt_check(kind, job_seconds() - begin, due);
@@ -284,7 +274,7 @@ static void stop_one(const void *arg)
 	struct word *w = job_board();
 
 	(void)arg;
-	wait_for(&w->stop, "the work");
+	job_await(&w->stop, "the work");
 	kill(job_pid(1), SIGSTOP);
 	job_sleep_ms(2500);
 	kill(job_pid(1), SIGCONT);
@@ -328,11 +318,11 @@ static void stop_unconnected(const void *arg)
 	struct word *w = job_board();
 
 	(void)arg;
-	wait_for(&w->stop, "the stop");
+	job_await(&w->stop, "the stop");
 	kill(job_pid(1), SIGSTOP);
 	job_sleep_ms(100);
 	atomic_store(&w->stopped, true);
-	wait_for(&w->go, "the end");
+	job_await(&w->go, "the end");
 	kill(job_pid(1), SIGCONT);
 }
 
@@ -389,9 +379,9 @@ static void connect_to_stopped(struct job_rank *me)
 	job_barrier();
 	if (me->rank == 1) {
 		atomic_store(&w->stop, true);
-		wait_for(&w->go, "the end");
+		job_await(&w->go, "the end");
 	}
-	wait_for(&w->stopped, "the stop");
+	job_await(&w->stopped, "the stop");
 	if (me->rank == 0) {
 		send_to_stopped(me, rest);
 		JOB_CHECK(sink.warnings && sink.named == sink.warnings,
@@ -442,7 +432,7 @@ static void stop_culprit(const void *arg)
 	struct word *w = job_board();
 	double end = job_seconds() + 2 * PATIENCE_S;
 
-	wait_for(&w->stop, "the stop");
+	job_await(&w->stop, "the stop");
 	if (culprit->stopped)
 		kill(job_pid(culprit->rank), SIGSTOP);
 	job_sleep_ms(50);
@@ -467,9 +457,9 @@ static void wait_in_a_chain(struct job_rank *me)
 	job_barrier();
 	if (me->rank == culprit->rank) {
 		atomic_store(&w->stop, true);
-		wait_for(&w->go, "the end");
+		job_await(&w->go, "the end");
 	} else {
-		wait_for(&w->stopped, "the stop");
+		job_await(&w->stopped, "the stop");
 		JOB_REFUSED(dicomm_recv(&x, 1, DICOMM_FLOAT32,
 					(me->rank + 1) % CHAIN, me->comm, NULL),
 			    DICOMM_ERR_TIMEOUT, "timed out after 1500 ms");
@@ -696,7 +686,7 @@ static void two_at_once(struct job_rank *me)
 	if (me->rank == 0) {
 		wait_for_two(me, &other, kind, s->how);
 	} else {
-		wait_for(&w->go, "the end of the second");
+		job_await(&w->go, "the end of the second");
 		if (kind != SAME_COMM)
 			JOB_TRY(dicomm_allreduce(&in, &out, 1, DICOMM_INT32,
 						 DICOMM_SUM, me->comm, NULL));
@@ -795,7 +785,7 @@ static void kill_rank_1(const void *arg)
 	struct word *w = job_board();
 
 	(void)arg;
-	wait_for(&w->stop, "the work");
+	job_await(&w->stop, "the work");
 	job_sleep_ms(100);
 	atomic_store(&w->stopped, true);
 	kill(job_pid(1), SIGKILL);
@@ -830,7 +820,7 @@ static void abort_without_rank_0(struct job_rank *me)
 	job_sleep_ms(200);
 	if (me->rank == 1) {
 		JOB_TRY(dicomm_comm_abort(me->comm));
-		wait_for(&w->stop, "the news");
+		job_await(&w->stop, "the news");
 		return;
 	}
 	begin = job_seconds();

@@ -54,17 +54,6 @@ static void run_over(int route, struct job job)
 	job_run(&job);
 }
 
-static void works(dicomm_comm_t comm, int rank, int ranks)
-{
-	struct job_rank as = {.rank = rank, .ranks = ranks, .comm = comm};
-
-	trial_run((struct trial){.kind = TRIAL_ALLREDUCE,
-				 .type = DICOMM_INT32,
-				 .count = 20000,
-				 .seed = (unsigned)ranks},
-		  &as);
-}
-
 /* ---- handles of the parent ---- */
 
 static void forked_child(struct job_rank *me, dicomm_stream_t stream)
@@ -129,7 +118,7 @@ static void forks(struct job_rank *me)
 	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
 				 stream));
 	JOB_TRY(dicomm_host_stream_synchronize(stream));
-	works(me->comm, me->rank, me->ranks);
+	trial_works(me->comm, me->rank, me->ranks);
 	for (int i = 0; i < 3; i++) {
 		/* With a stream that is idle, and one that has work to do. */
 		if (i == 1)
@@ -140,10 +129,10 @@ static void forks(struct job_rank *me)
 		if (pid == 0)
 			forked_child(me, stream);
 		/* Meanwhile, the parent does not notice. */
-		works(me->comm, me->rank, me->ranks);
+		trial_works(me->comm, me->rank, me->ranks);
 		JOB_CHECK(waitpid(pid, &end, 0) == pid && end == 0,
 			  "the child ended with status %#x", (unsigned)end);
-		works(me->comm, me->rank, me->ranks);
+		trial_works(me->comm, me->rank, me->ranks);
 	}
 	JOB_TRY(dicomm_send(&a, 1, DICOMM_INT32, !me->rank, me->comm, NULL));
 	JOB_TRY(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM, me->comm,
@@ -174,7 +163,7 @@ static void forks_in_group(struct job_rank *me)
 		  "the child ended with status %#x", (unsigned)end);
 	JOB_TRY(dicomm_group_end());
 	JOB_CHECK(theirs == !me->rank, "%d from rank %d", theirs, !me->rank);
-	works(me->comm, me->rank, me->ranks);
+	trial_works(me->comm, me->rank, me->ranks);
 	JOB_TRY(dicomm_host_stream_destroy(stream));
 }
 
@@ -305,7 +294,7 @@ static void has_children(struct job_rank *me)
 		check_pair(me);
 	if (dies) {
 		JOB_TRY(dicomm_comm_shrink(me->comm, NULL, 0, &rest, NULL));
-		works(rest, me->rank, me->ranks - 1);
+		trial_works(rest, me->rank, me->ranks - 1);
 		JOB_TRY(dicomm_comm_destroy(rest));
 	}
 	reap(child, SIGKILL);

@@ -24,16 +24,6 @@
 #define BAD DICOMM_ERR_INVALID_ARGUMENT
 #define USAGE DICOMM_ERR_INVALID_USAGE
 
-static void works(dicomm_comm_t comm, int rank, int ranks)
-{
-	struct job_rank as = {.rank = rank, .ranks = ranks, .comm = comm};
-	trial_run((struct trial){.kind = TRIAL_ALLREDUCE,
-				 .type = DICOMM_INT32,
-				 .count = 20000,
-				 .seed = (unsigned)ranks},
-		  &as);
-}
-
 static dicomm_result_t state_of(dicomm_comm_t comm)
 {
 	dicomm_result_t status;
@@ -132,7 +122,7 @@ static void bad_init(struct job_rank *me)
 	JOB_REFUSED(dicomm_comm_init_env(NULL), BAD, "comm is NULL");
 	/* And after all that: */
 	JOB_TRY(dicomm_comm_init_rank(&comm, 1, job_id(), 0));
-	works(comm, 0, 1);
+	trial_works(comm, 0, 1);
 	JOB_TRY(dicomm_comm_destroy(comm));
 }
 
@@ -155,7 +145,7 @@ static void from_environment(struct job_rank *me)
 	status = dicomm_comm_init_env_config(&comm, &config);
 	JOB_CHECK(status == DICOMM_IN_PROGRESS, "status %d", (int)status);
 	JOB_TRY(settle(comm, 10));
-	works(comm, me->rank, me->ranks);
+	trial_works(comm, me->rank, me->ranks);
 	JOB_TRY(dicomm_comm_destroy(comm));
 }
 
@@ -261,7 +251,7 @@ static void options(struct job_rank *me)
 	memset(wires, 'X', strlen(wires));
 	memset(&config, 0, sizeof(config));
 	JOB_TRY(dicomm_group_end());
-	works(comm, me->rank, me->ranks);
+	trial_works(comm, me->rank, me->ranks);
 	JOB_TRY(dicomm_comm_device(comm, &of));
 	JOB_CHECK(!strcmp(of, "host"), "device %s", of);
 
@@ -273,7 +263,7 @@ static void options(struct job_rank *me)
 	memset(&config, 0, sizeof(config));
 	memset(name, 0, sizeof(name));
 	JOB_TRY(dicomm_group_end());
-	works(same, me->rank, me->ranks);
+	trial_works(same, me->rank, me->ranks);
 	JOB_TRY(dicomm_comm_destroy(same));
 	JOB_TRY(dicomm_comm_destroy(comm));
 }
@@ -334,10 +324,10 @@ static void own_bootstrap(struct job_rank *me)
 					     &config));
 	/* Who is in it does not hear that another rank has failed. */
 	JOB_CHECK(gathers == 1, "%d all-gathers of the caller", gathers);
-	works(comm, me->rank, me->ranks);
+	trial_works(comm, me->rank, me->ranks);
 	/* A part of the ranks could not all gather. */
 	JOB_TRY(dicomm_comm_split(comm, me->rank % 2, 0, &half, NULL));
-	works(half, me->rank / 2, (me->ranks + 1 - me->rank % 2) / 2);
+	trial_works(half, me->rank / 2, (me->ranks + 1 - me->rank % 2) / 2);
 	JOB_TRY(dicomm_comm_destroy(half));
 	JOB_TRY(dicomm_comm_destroy(comm));
 	config.bootstrap.allgather = no_way;
@@ -429,7 +419,7 @@ static void patient(struct job_rank *me)
 	}
 	JOB_CHECK(settle(comm, 10) == DICOMM_SUCCESS, "init failed: %s",
 		  dicomm_get_last_error(comm));
-	works(comm, me->rank, me->ranks);
+	trial_works(comm, me->rank, me->ranks);
 
 	/* The options of the old communicator: not waiting either. */
 	JOB_CHECK(dicomm_comm_split(comm, 0, -me->rank, &part, NULL) ==
@@ -437,7 +427,7 @@ static void patient(struct job_rank *me)
 		  "split did not return at once");
 	JOB_CHECK(settle(part, 10) == DICOMM_SUCCESS, "split failed: %s",
 		  dicomm_get_last_error(part));
-	works(part, me->ranks - 1 - me->rank, me->ranks);
+	trial_works(part, me->ranks - 1 - me->rank, me->ranks);
 	JOB_TRY(dicomm_comm_destroy(part));
 
 	JOB_CHECK(dicomm_comm_finalize(comm) == DICOMM_IN_PROGRESS,
@@ -496,7 +486,7 @@ static void finalized(struct job_rank *me)
 	dicomm_redop_t op;
 	int n;
 
-	works(me->comm, me->rank, me->ranks);
+	trial_works(me->comm, me->rank, me->ranks);
 	JOB_TRY(dicomm_comm_finalize(me->comm));
 	JOB_REFUSED(dicomm_comm_finalize(me->comm), USAGE, "finalized");
 	JOB_REFUSED(dicomm_allreduce(&a, &b, 1, DICOMM_INT32, DICOMM_SUM,
@@ -734,19 +724,19 @@ static void splits(struct job_rank *me)
 	int mates = (n + (me->rank % 2 == 0)) / 2;
 
 	JOB_TRY(dicomm_comm_split(me->comm, me->rank % 2, 0, &odd, NULL));
-	works(odd, me->rank / 2, mates);
+	trial_works(odd, me->rank / 2, mates);
 	JOB_TRY(dicomm_comm_split(me->comm, 7, -me->rank, &back, NULL));
-	works(back, n - 1 - me->rank, n);
+	trial_works(back, n - 1 - me->rank, n);
 	/* Both, and the old one, at a time. */
-	works(me->comm, me->rank, n);
-	works(odd, me->rank / 2, mates);
+	trial_works(me->comm, me->rank, n);
+	trial_works(odd, me->rank / 2, mates);
 	JOB_TRY(dicomm_comm_split(back, 1, 5, &again, NULL));
 	JOB_TRY(dicomm_comm_user_rank(again, &rank));
 	JOB_TRY(dicomm_comm_count(again, &count));
 	JOB_CHECK(rank == n - 1 - me->rank && count == n, "rank %d of %d", rank,
 		  count);
 	JOB_TRY(dicomm_comm_destroy(back));
-	works(again, rank, n);
+	trial_works(again, rank, n);
 	JOB_TRY(dicomm_comm_destroy(again));
 	/* The last rank is left out. */
 	JOB_TRY(dicomm_comm_split(me->comm,
@@ -755,14 +745,14 @@ static void splits(struct job_rank *me)
 	if (me->rank == n - 1)
 		JOB_CHECK(!none, "no color gave a communicator");
 	else
-		works(none, me->rank, n - 1);
+		trial_works(none, me->rank, n - 1);
 	JOB_TRY(dicomm_comm_destroy(none));
 	JOB_REFUSED(dicomm_comm_split(me->comm, -2, 0, &none, NULL), BAD,
 		    "color -2");
 	JOB_REFUSED(dicomm_comm_split(me->comm, 0, 0, NULL, NULL), BAD,
 		    "newcomm is NULL");
 	JOB_REFUSED(dicomm_comm_split(NULL, 0, 0, &none, NULL), BAD, "comm");
-	works(me->comm, me->rank, n);
+	trial_works(me->comm, me->rank, n);
 	JOB_TRY(dicomm_comm_destroy(odd));
 }
 
@@ -787,10 +777,10 @@ static void shrinks(struct job_rank *me)
 	JOB_CHECK(!rest, "a failed shrink left a handle");
 	if (me->rank != 1) {
 		JOB_TRY(dicomm_comm_shrink(me->comm, gone, 1, &rest, NULL));
-		works(rest, me->rank ? me->rank - 1 : 0, me->ranks - 1);
+		trial_works(rest, me->rank ? me->rank - 1 : 0, me->ranks - 1);
 		JOB_TRY(dicomm_comm_destroy(rest));
 	}
-	works(me->comm, me->rank, me->ranks);
+	trial_works(me->comm, me->rank, me->ranks);
 }
 
 START_TEST(shrink_leaves_ranks_out)
@@ -872,7 +862,7 @@ static void listens(struct job_rank *me)
 	JOB_CHECK(strstr(dicomm_get_last_error(comm), "disagree"),
 		  "last error: %s", dicomm_get_last_error(comm));
 	JOB_TRY(dicomm_comm_destroy(comm));
-	works(me->comm, me->rank, me->ranks);
+	trial_works(me->comm, me->rank, me->ranks);
 }
 
 START_TEST(a_callers_function_hears_what_breaks_his_communicator)
@@ -918,10 +908,10 @@ static void one_life(struct job_rank *me, bool streams)
 			  .shared = me->rank};
 
 	JOB_TRY(dicomm_comm_init_rank(&as.comm, me->ranks, id, me->rank));
-	works(as.comm, me->rank, me->ranks);
+	trial_works(as.comm, me->rank, me->ranks);
 	trial_run(t, &as);
 	JOB_TRY(dicomm_comm_split(as.comm, me->rank % 2, 0, &part, NULL));
-	works(part, me->rank / 2, (me->ranks + 1 - me->rank % 2) / 2);
+	trial_works(part, me->rank / 2, (me->ranks + 1 - me->rank % 2) / 2);
 	if (streams) {
 		JOB_TRY(dicomm_host_stream_create(&stream));
 		trial_fill(&t, &as);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/log.h"
 #include "tests/support/capture.h"
 
 static FILE *file;
@@ -35,4 +36,29 @@ int capture_count(const char *word)
 	for (const char *c = capture_text(); (c = strstr(c, word)); c++)
 		count++;
 	return count;
+}
+
+static void no_log(int level, const char *message, void *ctx)
+{
+	(void)level;
+	(void)message;
+	(void)ctx;
+}
+
+void capture_nothing(void)
+{
+	log_set_sink(no_log, NULL);
+}
+
+int capture_lines(const char *path, const char *word)
+{
+	FILE *f = fopen(path, "r");
+	char line[512];
+	int n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, word) != NULL;
+	fclose(f);
+	return n;
 }

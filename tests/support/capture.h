@@ -11,5 +11,9 @@ void capture_start(void);
 const char *capture_text(void);
 /* How often word occurs in it. */
 int capture_count(const char *word);
+/* What the library logs goes nowhere. */
+void capture_nothing(void);
+/* How many lines of a file have the word. */
+int capture_lines(const char *path, const char *word);
 
 #endif

@@ -148,6 +148,21 @@ void cast_sum(struct job_rank *me, struct gadget *g)
 		   me, g);
 }
 
+void cast_sum_direct(struct job_rank *me, struct gadget *g, char *text,
+		     size_t len)
+{
+	dicomm_stats_t stats;
+
+	cast_sum(me, g);
+	stats = cast_stats(me);
+	JOB_CHECK(stats.bytes_staged == 0 && stats.bytes_direct == 4000 &&
+			  stats.bytes_rdma == 4000,
+		  "staged %d, direct %d, by rdma %d", (int)stats.bytes_staged,
+		  (int)stats.bytes_direct, (int)stats.bytes_rdma);
+	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1000, DICOMM_FLOAT32,
+				    text, len));
+}
+
 #define MUCH ((size_t)16 << 20)
 
 void cast_give_up(struct job_rank *me, struct gadget *g)

@@ -36,6 +36,10 @@ void cast_play(const struct cast *cast, int ranks);
 void cast_trial(struct trial t, const struct job_rank *me, struct gadget *g);
 /* A float all-reduce of 4000 bytes. */
 void cast_sum(struct job_rank *me, struct gadget *g);
+/* The same of two ranks, each of which receives the other's input once, by rdma
+ * and not through host memory; then what explains it. */
+void cast_sum_direct(struct job_rank *me, struct gadget *g, char *text,
+		     size_t len);
 /* A run, by two ranks: rank 1 aborts while its message comes. What it writes to
  * the buffer then has to stay. */
 void cast_give_up(struct job_rank *me, struct gadget *g);

@@ -301,6 +301,16 @@ void job_sleep_ms(int ms)
 	nanosleep(&t, NULL);
 }
 
+void job_await(const _Atomic bool *flag, const char *what)
+{
+	double end = job_seconds() + 20;
+
+	while (!atomic_load(flag)) {
+		JOB_CHECK(job_seconds() < end, "%s never came", what);
+		usleep(200);
+	}
+}
+
 static void *rank_main(void *arg)
 {
 	struct job_rank *me = arg;

@@ -71,6 +71,8 @@ int job_number(void);
 int job_pid(int rank);
 
 double job_seconds(void);
+/* Wait until another process or thread sets it: 20 s at most. */
+void job_await(const _Atomic bool *flag, const char *what);
 void job_sleep_ms(int ms);
 /* Long variants of tests are asked for: DICOMM_TEST_LONG. */
 bool job_is_long(void);

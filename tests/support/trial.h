@@ -89,6 +89,8 @@ void trial_free(struct trial *t);
 
 /* All of it; blocking, or on the stream of the device. */
 void trial_run(struct trial t, const struct job_rank *me);
+/* An all-reduce of 80,000 bytes by a rank of a communicator */
+void trial_works(dicomm_comm_t comm, int rank, int ranks);
 /* A few of several kinds: messages of all lengths, some of which the receiver
  * fetches. */
 void trial_run_some(const struct job_rank *me, unsigned seed);

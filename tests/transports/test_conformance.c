@@ -15,6 +15,7 @@
 #include "src/accel/accel.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "tests/support/capture.h"
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
@@ -24,13 +25,6 @@
 
 static const struct transport *usable[TRANSPORTS_MAX];
 static int usable_count;
-
-static void no_log(int level, const char *message, void *ctx)
-{
-	(void)level;
-	(void)message;
-	(void)ctx;
-}
 
 static struct ranks_job job_of(int i, int ranks, void (*run)(struct rank *r))
 {
@@ -625,7 +619,7 @@ static void run_abort_offered(struct rank *r)
 			EXPECT(r, bytes[i] == 1, "byte %d", (int)i);
 	EXPECT_OK(r, release(r, 0, c, 1));
 	RANKS_WAIT(r, atomic_load(&flag[0]));
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	EXPECT(r, r->t->map(r->peer[0], &ref, LARGE, &mapped) != DICOMM_SUCCESS,
 	       "mapped what is gone");
 	EXPECT(r,
@@ -814,7 +808,7 @@ static void run_bad_address(struct rank *r)
 	struct tp_blob bad = good;
 	struct tp_peer *peer;
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	for (bad.len = 0; bad.len <= sizeof(bad.data); bad.len++)
 		if (bad.len != good.len)
 			refused(r, &bad, "truncated or padded");
@@ -897,7 +891,7 @@ START_TEST(a_bad_configuration_is_refused)
 	};
 	struct tp_device *dev = NULL;
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		ck_assert_int_eq(usable[_i]->open(&bad[i], &dev),
 				 DICOMM_ERR_INVALID_ARGUMENT);

@@ -18,7 +18,7 @@
 
 #include "src/accel/accel.h"
 #include "src/accel/host/memory.h"
-#include "src/base/log.h"
+#include "tests/support/capture.h"
 #include "tests/support/runner.h"
 
 #ifndef MADV_COLLAPSE
@@ -27,17 +27,10 @@
 
 static const struct accel *host;
 
-static void no_log(int level, const char *message, void *ctx)
-{
-	(void)level;
-	(void)message;
-	(void)ctx;
-}
-
 static void setup(void)
 {
 	host = accels[0];
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 }
 
 static uint8_t *allocate(size_t bytes)
@@ -47,19 +40,6 @@ static uint8_t *allocate(size_t bytes)
 	ck_assert_int_eq(host->alloc(0, bytes, &ptr), DICOMM_SUCCESS);
 	ck_assert_ptr_nonnull(ptr);
 	return ptr;
-}
-
-static int count_lines(const char *path, const char *what)
-{
-	FILE *f = fopen(path, "r");
-	char line[512];
-	int n = 0;
-
-	ck_assert_ptr_nonnull(f);
-	while (fgets(line, sizeof(line), f))
-		n += strstr(line, what) != NULL;
-	fclose(f);
-	return n;
 }
 
 static int count_files(void)
@@ -303,7 +283,7 @@ START_TEST(nothing_leaks)
 
 	ck_assert_int_eq(host->free(allocate(1)), DICOMM_SUCCESS);
 	files = count_files();
-	maps = count_lines("/proc/self/maps", "dicomm-memory");
+	maps = capture_lines("/proc/self/maps", "dicomm-memory");
 	for (int i = 0; i < 1000; i++) {
 		uint8_t *p = allocate((size_t)(i % 7 + 1) << 20);
 
@@ -311,7 +291,8 @@ START_TEST(nothing_leaks)
 		ck_assert_int_eq(host->free(p), DICOMM_SUCCESS);
 	}
 	ck_assert_int_eq(count_files(), files);
-	ck_assert_int_eq(count_lines("/proc/self/maps", "dicomm-memory"), maps);
+	ck_assert_int_eq(capture_lines("/proc/self/maps", "dicomm-memory"),
+			 maps);
 }
 END_TEST
 
@@ -347,7 +328,7 @@ static int import_and_compare(void *arg)
 	if (base == s->expected || memcmp(base, s->expected, s->e.bytes) != 0)
 		return 3;
 	host_memory_unimport(&s->e, base);
-	return count_lines("/proc/self/maps", "dicomm-memory") == 1 ? 0 : 4;
+	return capture_lines("/proc/self/maps", "dicomm-memory") == 1 ? 0 : 4;
 }
 
 static int import_and_write(void *arg)

@@ -21,6 +21,7 @@
 #include "src/accel/accel.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "tests/support/capture.h"
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
 #include "transports/shm/address.h"
@@ -46,13 +47,6 @@
 
 static const struct transport *shm;
 
-static void no_log(int level, const char *message, void *ctx)
-{
-	(void)level;
-	(void)message;
-	(void)ctx;
-}
-
 /* The settings are read once per process, so a test that needs others sets
  * them first; in one process with other tests that may be too late. */
 static void setup(void)
@@ -63,19 +57,6 @@ static void setup(void)
 	ck_assert_ptr_nonnull(shm);
 	ck_assert_msg(shm->usable(why, sizeof(why)), "%s", why);
 	ck_assert_int_gt((int)strlen(why), 5);
-}
-
-static int count_lines(const char *path, const char *what)
-{
-	FILE *f = fopen(path, "r");
-	char line[512];
-	int n = 0;
-
-	ck_assert_ptr_nonnull(f);
-	while (fgets(line, sizeof(line), f))
-		n += strstr(line, what) != NULL;
-	fclose(f);
-	return n;
 }
 
 static int count_files(const char *path)
@@ -165,12 +146,12 @@ static void cycles(void)
 	for (int i = 0; i < 20; i++)
 		exchange_once();
 	files = count_files("/proc/self/fd");
-	maps = count_lines("/proc/self/maps", "dicomm");
+	maps = capture_lines("/proc/self/maps", "dicomm");
 	bytes = resident_bytes();
 	for (int i = 0; i < 1000; i++)
 		exchange_once();
 	ck_assert_int_eq(count_files("/proc/self/fd"), files);
-	ck_assert_int_eq(count_lines("/proc/self/maps", "dicomm"), maps);
+	ck_assert_int_eq(capture_lines("/proc/self/maps", "dicomm"), maps);
 	ck_assert_int_eq(maps, 0);
 	/* A sanitizer keeps what was freed for a while. */
 	if (!SANITIZED)
@@ -235,10 +216,10 @@ START_TEST(every_lack_of_memory_is_an_error)
 
 	if (SANITIZED)
 		return; /* its own allocations would fail */
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	ck_assert_int_eq(exchange_if_possible(), DICOMM_SUCCESS);
 	files = count_files("/proc/self/fd");
-	maps = count_lines("/proc/self/maps", "dicomm");
+	maps = capture_lines("/proc/self/maps", "dicomm");
 	do {
 		FILE *f = fopen("/proc/self/statm", "r");
 		unsigned long used = 0;
@@ -255,7 +236,7 @@ START_TEST(every_lack_of_memory_is_an_error)
 			      (int)status);
 		failures += status != DICOMM_SUCCESS;
 		ck_assert_int_eq(count_files("/proc/self/fd"), files);
-		ck_assert_int_eq(count_lines("/proc/self/maps", "dicomm"),
+		ck_assert_int_eq(capture_lines("/proc/self/maps", "dicomm"),
 				 maps);
 		pages++;
 	} while (status != DICOMM_SUCCESS && pages < 4096);
@@ -268,7 +249,7 @@ START_TEST(every_lack_of_descriptors_is_an_error)
 {
 	int files = count_files("/proc/self/fd"), next[2];
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	ck_assert_int_eq(exchange_if_possible(), DICOMM_SUCCESS);
 	for (int n = 0; n < 2; n++)
 		next[n] = dup(1);
@@ -296,7 +277,7 @@ START_TEST(a_limit_on_files_is_an_error)
 	dicomm_result_t status = DICOMM_ERR_NO_MEMORY;
 	struct rlimit before, less;
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
 	less = before;
 	for (rlim_t kib = 0; status && kib < 1024; kib += 128) {
@@ -359,13 +340,13 @@ static void run_cycles(struct rank *r)
 						    &r->peer[p]));
 		if (i == 10) {
 			files = count_files("/proc/self/fd");
-			maps = count_lines("/proc/self/maps", "dicomm");
+			maps = capture_lines("/proc/self/maps", "dicomm");
 		}
 		ranks_barrier(r);
 	}
 	EXPECT(r, count_files("/proc/self/fd") == files, "%d files, were %d",
 	       count_files("/proc/self/fd"), files);
-	EXPECT(r, count_lines("/proc/self/maps", "dicomm") == maps, "maps");
+	EXPECT(r, capture_lines("/proc/self/maps", "dicomm") == maps, "maps");
 	if (memory)
 		EXPECT_OK(r, accels[0]->free(memory));
 }
@@ -493,7 +474,7 @@ static void run_cma(struct rank *r)
 		EXPECT(r, !memcmp(buffer, whole + 3 + 70001, 999), "part");
 		EXPECT_OK(r, shm->release(r->peer[0], TP_COLLECTIVE, 1));
 		/* An address that is none, an aborted device. */
-		log_set_sink(no_log, NULL);
+		capture_nothing();
 		ranks_get(r, 0, TP_COLLECTIVE, 2, &body);
 		memcpy(&ref, body, sizeof(ref));
 		EXPECT(r,
@@ -563,7 +544,7 @@ static bool abort_waits(struct tp_device *dev)
 
 	log_set_sink(count_hangs, &hangs);
 	shm->abort(dev);
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	return hangs;
 }
 
@@ -576,7 +557,7 @@ START_TEST(abort_is_bounded_with_a_reader_that_hangs)
 	char body[64];
 	double begin;
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	begin_reading(to, from, body, sizeof(body));
 	if (_i) /* it does let go: then there is nothing to wait for */
 		shm->release(from, TP_COLLECTIVE, 1);
@@ -612,7 +593,7 @@ START_TEST(abort_does_not_wait_for_who_has_noticed_it)
 	char body[64];
 	void *waited;
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	ref = begin_reading(to, from, body, sizeof(body));
 	ck_assert_int_eq(pthread_create(&thread, NULL, abort_it, a), 0);
 	while (shm->intact(from) == DICOMM_SUCCESS)
@@ -665,7 +646,7 @@ static void run_owner_dies(struct rank *r)
 	EXPECT_OK(r, shm->map(r->peer[1], &ref[0], LARGE, &mapped));
 	ranks_barrier(r);
 	RANKS_WAIT(r, ranks_is_dead(r, 1));
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	EXPECT(r, ranks_check(mapped, LARGE, 1) == LARGE, "mapped");
 	EXPECT(r,
 	       shm->read(r->peer[1], TP_COLLECTIVE, 1, &ref[1], 0, plain,
@@ -806,28 +787,29 @@ static void run_imports(struct rank *r)
 				      &mapped[q == 3]));
 		EXPECT(r, !*(const uint8_t *)mapped[q == 3], "not zero");
 	}
-	EXPECT(r, count_lines("/proc/self/maps", named) == 2, "%d maps",
-	       count_lines("/proc/self/maps", named));
+	EXPECT(r, capture_lines("/proc/self/maps", named) == 2, "%d maps",
+	       capture_lines("/proc/self/maps", named));
 	ranks_barrier(r); /* 1 */
 	ranks_barrier(r); /* 2 */
 	for (int i = 0; i < POLLS; i++)
 		shm->poll(r->dev);
 	/* The owner should have waited; it is not punished with a fault. */
 	EXPECT(r, !*(const volatile uint8_t *)mapped[0], "not zero");
-	EXPECT(r, count_lines("/proc/self/maps", named) == 2, "dropped early");
+	EXPECT(r, capture_lines("/proc/self/maps", named) == 2,
+	       "dropped early");
 	ranks_barrier(r); /* 3 */
 	EXPECT_OK(r, shm->release(r->peer[OWNER], TP_COLLECTIVE, 4));
 	for (int i = 0; i < POLLS; i++)
 		shm->poll(r->dev);
-	EXPECT(r, count_lines("/proc/self/maps", named) == 1, "%d maps",
-	       count_lines("/proc/self/maps", named));
+	EXPECT(r, capture_lines("/proc/self/maps", named) == 1, "%d maps",
+	       capture_lines("/proc/self/maps", named));
 	EXPECT(r, !*(const volatile uint8_t *)mapped[1], "b is still there");
 	ranks_barrier(r); /* 4 */
 	ranks_barrier(r); /* 5 */
 	for (int i = 0; i < POLLS; i++)
 		shm->poll(r->dev);
-	EXPECT(r, count_lines("/proc/self/maps", named) == 0, "%d maps",
-	       count_lines("/proc/self/maps", named));
+	EXPECT(r, capture_lines("/proc/self/maps", named) == 0, "%d maps",
+	       capture_lines("/proc/self/maps", named));
 }
 
 START_TEST(imports_go_when_their_owner_frees)
@@ -890,13 +872,13 @@ static void run_shared_import(struct rank *r)
 		   shm->connect_in(peer, TP_COLLECTIVE, &in) == DICOMM_SUCCESS);
 	EXPECT_OK(r, shm->map(peer, &ref, LARGE, &mapped[1]));
 	EXPECT(r, mapped[0] == mapped[1], "mapped twice");
-	EXPECT(r, count_lines("/proc/self/maps", "dicomm-memory") == 1,
+	EXPECT(r, capture_lines("/proc/self/maps", "dicomm-memory") == 1,
 	       "more than one");
 	shm->close(second);
 	EXPECT(r, !*(const volatile uint8_t *)mapped[0], "gone too early");
 	shm->peer_close(r->peer[0]);
 	r->peer[0] = NULL;
-	EXPECT(r, count_lines("/proc/self/maps", "dicomm-memory") == 0,
+	EXPECT(r, capture_lines("/proc/self/maps", "dicomm-memory") == 0,
 	       "left over");
 	ranks_barrier(r);
 }
@@ -932,7 +914,7 @@ static void run_bad_reference(struct rank *r)
 		ranks_barrier(r);
 		return;
 	}
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	ranks_connect_in(r, 0, TP_COLLECTIVE);
 	ranks_get(r, 0, TP_COLLECTIVE, 1, &body);
 	memcpy(&good, body, sizeof(good));
@@ -993,7 +975,7 @@ START_TEST(unlike_slots_are_refused)
 	struct tp_peer *peer = NULL;
 	struct tp_blob address;
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	shm->address(b, &address);
 	ck_assert_int_eq(shm->peer_open(a, 1, &address, &peer),
 			 DICOMM_ERR_INVALID_USAGE);
@@ -1013,7 +995,7 @@ START_TEST(a_put_before_connect_is_an_error)
 	const void *mapped;
 	uint8_t body[5000] = {0};
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	ck_assert_int_eq(shm->put(peer, TP_COLLECTIVE, 1, 0, TP_DATA, body, 8),
 			 DICOMM_ERR_INTERNAL);
 	ck_assert_int_eq(shm->map(peer, &ref, 8, &mapped), DICOMM_ERR_INTERNAL);
@@ -1153,7 +1135,7 @@ START_TEST(a_forked_child_does_not_disturb_its_parent)
 		peer = open_peer(mine, 0, a);
 		if (shm->connect_in(peer, TP_COLLECTIVE, &in) != DICOMM_SUCCESS)
 			_exit(2);
-		if (count_lines("/proc/self/maps", "dicomm-shm") < 4)
+		if (capture_lines("/proc/self/maps", "dicomm-shm") < 4)
 			_exit(3); /* it uses mappings of its own */
 		shm->close(mine);
 		_exit(0);
@@ -1314,7 +1296,7 @@ START_TEST(cma_notices_a_recycled_process)
 	uint64_t word = 7, copy = 0, got;
 	char why[160];
 
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	shm->address(dev, &address);
 	ck_assert(shm_address_parse(&address, &a, why, sizeof(why)));
 	ck_assert_int_eq(shm_segment_attach(&a, &seg), DICOMM_SUCCESS);

@@ -18,6 +18,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/net/sock.h"
+#include "tests/support/capture.h"
 #include "tests/support/disturb.h"
 #include "tests/support/runner.h"
 #include "tests/transports/ranks.h"
@@ -28,13 +29,6 @@
 #define LARGE (3u << 20)
 
 static const struct transport *t;
-
-static void no_log(int level, const char *message, void *ctx)
-{
-	(void)level;
-	(void)message;
-	(void)ctx;
-}
 
 /* ---- records ---- */
 
@@ -709,7 +703,7 @@ static void run_death(struct rank *r)
 		pause();
 	}
 	RANKS_WAIT(r, atomic_load(&r->area->flag[1]));
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	begin = clock_ms();
 	kill(r->area->pid[1], SIGKILL);
 	while (status == DICOMM_SUCCESS && clock_ms() < begin + 5000) {

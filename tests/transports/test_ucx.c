@@ -11,6 +11,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "tests/support/capture.h"
 #include "tests/support/job.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"
@@ -22,13 +23,6 @@
 extern char **environ;
 
 static const struct transport *t;
-
-static void no_log(int level, const char *message, void *ctx)
-{
-	(void)level;
-	(void)message;
-	(void)ctx;
-}
 
 /* ---- it is a guest in the process ---- */
 
@@ -356,7 +350,7 @@ static void run_forged(struct rank *r)
 	}
 	ranks_connect_in(r, 0, TP_COLLECTIVE);
 	ranks_get(r, 0, TP_COLLECTIVE, 1, &room);
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	for (size_t i = 0; i < 32; i++) {
 		memcpy(&ref, room, sizeof(ref));
 		ref.bytes[i] ^= 1;
@@ -441,7 +435,7 @@ static void stop_reading(struct rank *r)
 
 static void run_give_up(struct rank *r)
 {
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	if (r->rank == 0)
 		leave_to_be_read(r);
 	else
@@ -477,7 +471,7 @@ static void open_in_child(const struct tp_config *config, bool may)
 		ck_assert_msg(end == 0, "the child ended with %#x", end);
 		return;
 	}
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	alarm(20);
 	if (t->usable(why, sizeof(why)) != may ||
 	    (!may && !strstr(why, "of which this is a fork")))
@@ -517,7 +511,7 @@ static void run_death(struct rank *r)
 		for (;;)
 			pause();
 	kill(r->area->pid[1], SIGKILL);
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	RANKS_WAIT(r, (status = ranks_try_put(r, 1, TP_COLLECTIVE, q, "x", 1),
 		       q += status == DICOMM_SUCCESS && q < 8,
 		       status == DICOMM_ERR_REMOTE));
@@ -549,7 +543,7 @@ static void run_stillborn(struct rank *r)
 	if (r->rank == 1)
 		kill(getpid(), SIGKILL);
 	RANKS_WAIT(r, ranks_is_dead(r, 1));
-	log_set_sink(no_log, NULL);
+	capture_nothing();
 	RANKS_WAIT(r, (status = r->t->connect_out(r->peer[1], TP_COLLECTIVE,
 						  &out)) != DICOMM_AGAIN);
 	if (status != DICOMM_SUCCESS) {

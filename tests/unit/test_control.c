@@ -369,15 +369,21 @@ static void query_all(struct meet_rank *r)
 	meet_barrier(r, ranks);
 }
 
-START_TEST(every_rank_can_ask_every_rank)
+static void query_run(enum meet_kind kind, int ranks,
+		      void (*run)(struct meet_rank *r))
 {
-	struct meet *m = meet_create(_i ? MEET_PROCESSES : MEET_THREADS, 4);
+	struct meet *m = meet_create(kind, ranks);
 
-	m->run = query_all;
+	m->run = run;
 	m->adjust = answer_queries;
 	meet_run(m);
 	for (int i = 0; i < m->ranks; i++)
 		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+}
+
+START_TEST(every_rank_can_ask_every_rank)
+{
+	query_run(_i ? MEET_PROCESSES : MEET_THREADS, 4, query_all);
 }
 END_TEST
 
@@ -405,13 +411,7 @@ static void query_slow_one(struct meet_rank *r)
 
 START_TEST(a_query_is_bounded)
 {
-	struct meet *m = meet_create(MEET_PROCESSES, 3);
-
-	m->run = query_slow_one;
-	m->adjust = answer_queries;
-	meet_run(m);
-	for (int i = 0; i < m->ranks; i++)
-		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+	query_run(MEET_PROCESSES, 3, query_slow_one);
 }
 END_TEST
 
@@ -438,13 +438,7 @@ static void query_who_leaves(struct meet_rank *r)
 
 START_TEST(a_query_ends_if_who_is_asked_leaves)
 {
-	struct meet *m = meet_create(MEET_PROCESSES, 3);
-
-	m->run = query_who_leaves;
-	m->adjust = answer_queries;
-	meet_run(m);
-	for (int i = 0; i < m->ranks; i++)
-		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+	query_run(MEET_PROCESSES, 3, query_who_leaves);
 }
 END_TEST
 
@@ -479,13 +473,7 @@ static void query_from_threads(struct meet_rank *r)
 
 START_TEST(queries_and_gathers_mix)
 {
-	struct meet *m = meet_create(MEET_THREADS, 2);
-
-	m->run = query_from_threads;
-	m->adjust = answer_queries;
-	meet_run(m);
-	for (int i = 0; i < m->ranks; i++)
-		ck_assert_int_eq(m->rank[i].opened, DICOMM_SUCCESS);
+	query_run(MEET_THREADS, 2, query_from_threads);
 }
 END_TEST
 
