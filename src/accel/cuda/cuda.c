@@ -2,7 +2,7 @@
 /*
  * NVIDIA GPUs by the CUDA driver, which is opened at run time. All calls use
  * the primary context of a device, which the CUDA runtime uses as well.
- * src/accel/gpu has the code that this backend shares with others.
+ * src/accel/gpu/driver.h says what each function of the table does.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -11,6 +11,7 @@
 
 #include "src/accel/accel.h"
 #include "src/accel/cuda/api.h"
+#include "src/accel/gpu/backend.h"
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/launch/rtc.h"
@@ -20,39 +21,7 @@
 
 #define LIBRARY "libcuda.so.1"
 
-#define GPU_KIND "cuda"
-#define GPU_VENDOR "NVIDIA"
-#define GPU_SUCCESS CUDA_SUCCESS_
-#define GPU_OUT_OF_MEMORY CUDA_OUT_OF_MEMORY
-#define GPU_NOT_SUPPORTED CUDA_NOT_SUPPORTED
-#define GPU_NOT_READY CUDA_NOT_READY
-#define GPU_STREAM_NON_BLOCKING CUDA_STREAM_NON_BLOCKING
-#define GPU_EVENT_DISABLE_TIMING CUDA_EVENT_DISABLE_TIMING
-#define GPU_HOST_PORTABLE CUDA_HOST_PORTABLE
-#define GPU_HOST_DEVICEMAP CUDA_HOST_DEVICEMAP
-#define GPU_HOST_READ_ONLY CUDA_HOST_READ_ONLY
-#define GPU_CAPTURE_NONE CUDA_CAPTURE_NONE
-#define GPU_CAPTURE_RELAXED CUDA_CAPTURE_RELAXED
-#define GPU_CAPTURE_IMPLICIT CUDA_CAPTURE_IMPLICIT
-#define GPU_CAPTURE_ACTIVE CUDA_CAPTURE_ACTIVE
-#define GPU_CAPTURED \
-	"is being captured into a graph, which this cannot be part of"
-#define GPU_STREAM_WAITS "src/accel/gpu/graph.h"
-#define GPU_HELD gpu_held_or_stopped
-#define GPU_GRAPHS &gpu_graphs
-#define GPU_QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"
-typedef cuda_pointer gpu_pointer;
-typedef cuda_stream gpu_stream;
-typedef cuda_event gpu_event;
-typedef cuda_module gpu_module;
-typedef cuda_function gpu_function;
-typedef cuda_ipc gpu_ipc;
-typedef cuda_capture gpu_capture;
-typedef cuda_graph gpu_graph;
-typedef cuda_graph_node gpu_node;
-typedef cuda_user_object gpu_object;
-
-#define MAX_DEVICES 64
+#define QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"
 #define PAGE_BYTES 4096
 #define WORD_BYTES 64
 
@@ -61,13 +30,12 @@ static struct functions {
 	CUDA_FUNCTIONS(F)
 #undef F
 } api;
+static struct gpu_driver cuda_gpu;
 
-#include "src/accel/gpu/capture.h"
+static cuda_device handles[GPU_DEVICES];
+static _Atomic(cuda_context) contexts[GPU_DEVICES];
 
-static cuda_device handles[MAX_DEVICES];
-static _Atomic(cuda_context) contexts[MAX_DEVICES];
-
-static const char *gpu_error_text(int error)
+static const char *cuda_error_text(int error)
 {
 	const char *text = NULL;
 
@@ -90,16 +58,21 @@ static bool open_library(char *why, size_t len)
 		snprintf(why, len, "no CUDA driver: %s", dlerror());
 		return false;
 	}
-	return library_fill(lib, LIBRARY ", older than CUDA 10.0,", functions,
-			    &api, why, len);
+	if (!library_fill(lib, LIBRARY ", older than CUDA 10.0,", functions,
+			  &api, why, len))
+		return false;
+	GPU_CALLS_TAKE(&cuda_gpu.api);
+	if (!api.graph_mem_node)
+		cuda_gpu.stop_node = NULL;
+	return true;
 }
 
-static bool gpu_loaded(void)
+static bool cuda_loaded(void)
 {
 	return accel_has_loaded(LIBRARY);
 }
 
-static int gpu_load(char *why, size_t len)
+static int cuda_load(char *why, size_t len)
 {
 	int error, n = 0;
 
@@ -108,13 +81,13 @@ static int gpu_load(char *why, size_t len)
 	error = api.init(0);
 	if (!error)
 		error = api.device_count(&n);
-	if (n > MAX_DEVICES)
-		n = MAX_DEVICES;
+	if (n > GPU_DEVICES)
+		n = GPU_DEVICES;
 	for (int i = 0; i < n && !error; i++)
 		error = api.device_get(&handles[i], i);
 	if (error) {
 		snprintf(why, len, "the CUDA driver does not start: %s (%d)",
-			 gpu_error_text(error), error);
+			 cuda_error_text(error), error);
 		return 0;
 	}
 	if (n == 0)
@@ -145,7 +118,7 @@ static void warn_of_loading(void)
 
 /* Retain the primary context. It is never released, because memory and streams
  * of the user belong to it, too. */
-static int gpu_device_init(int index)
+static int cuda_device_init(int index)
 {
 	cuda_context context = NULL;
 	int error;
@@ -160,20 +133,15 @@ static int gpu_device_init(int index)
 	return CUDA_SUCCESS_;
 }
 
-static int gpu_enter(int index)
+static int cuda_enter(int index)
 {
-	int error = api.context_push(contexts[index]);
-
-	if (!error)
-		gpu_relax();
-	return error;
+	return api.context_push(contexts[index]);
 }
 
-static void gpu_leave(void)
+static void cuda_leave(void)
 {
 	cuda_context was;
 
-	gpu_restore();
 	api.context_pop(&was);
 }
 
@@ -184,14 +152,14 @@ static int attribute(int index, cuda_device_attribute what)
 	return api.device_attribute(&value, what, handles[index]) ? 0 : value;
 }
 
-static uint32_t gpu_units(int index)
+static uint32_t cuda_units(int index)
 {
 	int units = attribute(index, CUDA_MULTIPROCESSOR_COUNT);
 
 	return units > 0 ? (uint32_t)units : 1;
 }
 
-static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+static dicomm_result_t cuda_details(int index, dicomm_device_info_t *info)
 {
 	char name[80] = "";
 	int version = 0, error;
@@ -204,7 +172,7 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 		error = api.version(&version);
 	if (error)
 		return FAIL(DICOMM_ERR_DEVICE, "cuda:%d: %s (%d)", index,
-			    gpu_error_text(error), error);
+			    cuda_error_text(error), error);
 	snprintf(info->description, sizeof(info->description),
 		 "%s, driver of CUDA %d.%d", name, version / 1000,
 		 version % 1000 / 10);
@@ -217,12 +185,12 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
  * and memory mapped piece by piece, belongs to no context (of is NULL). */
 static bool is_apart(cuda_context of, int ordinal)
 {
-	cuda_context used = ordinal < MAX_DEVICES ? contexts[ordinal] : NULL;
+	cuda_context used = ordinal < GPU_DEVICES ? contexts[ordinal] : NULL;
 
 	return of && used && of != used;
 }
 
-static bool gpu_owner(const void *ptr, struct accel_owner *owner)
+static bool cuda_owner(const void *ptr, struct accel_owner *owner)
 {
 	cuda_pointer_attribute what[] = {
 		CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED,
@@ -244,7 +212,7 @@ static bool gpu_owner(const void *ptr, struct accel_owner *owner)
 	return true;
 }
 
-static int gpu_stream_open(int index, void *native, cuda_stream *s, bool *fits)
+static int cuda_stream_open(int index, void *native, void **s, bool *fits)
 {
 	cuda_context context = NULL;
 
@@ -254,31 +222,9 @@ static int gpu_stream_open(int index, void *native, cuda_stream *s, bool *fits)
 	return CUDA_SUCCESS_;
 }
 
-static void gpu_stream_close(cuda_stream s, bool own)
-{
-	if (own)
-		api.stream_destroy(s);
-}
-
-/* The kernels of each type are one module, as PTX, which the driver
- * compiles. */
-static int gpu_module_of(const struct launch *l)
-{
-	return (int)l->module;
-}
-
-static const struct image *gpu_image(int module, int i)
-{
-	char name[32];
-
-	snprintf(name, sizeof(name), "ptx_%s",
-		 launch_module_name((enum launch_module)module));
-	return i ? NULL : image_find(name);
-}
-
 /* The image is for another device, or it is PTX that this driver
  * cannot compile. */
-static bool gpu_wrong_image(int error)
+static bool cuda_wrong_image(int error)
 {
 	return error == CUDA_NO_BINARY_FOR_GPU || error == CUDA_INVALID_IMAGE ||
 	       error == CUDA_INVALID_PTX || error == CUDA_NO_PTX_COMPILER ||
@@ -289,8 +235,8 @@ static bool gpu_wrong_image(int error)
  * are no newer than they are. If the compiler does not know the device yet, it
  * makes PTX for the newest older one that it knows. If it knows none, an older
  * compiler is tried: newer ones have dropped old devices. */
-static dicomm_result_t gpu_compile(int index, int module, void **code,
-				   char *why, size_t len)
+static dicomm_result_t cuda_compile(int index, int module, void **code,
+				    char *why, size_t len)
 {
 	enum launch_module m = (enum launch_module)module;
 	int version = 0, arch = 10 * attribute(index, CUDA_COMPUTE_MAJOR);
@@ -301,7 +247,7 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 	if (error || !arch)
 		return FAIL(DICOMM_ERR_DEVICE,
 			    "cuda:%d: its architecture is not known: %s (%d)",
-			    index, gpu_error_text(error), error);
+			    index, cuda_error_text(error), error);
 	arch += attribute(index, CUDA_COMPUTE_MINOR);
 	for (*code = NULL; !*code && !known;) {
 		if (!rtc_open_nvrtc(&rtc, version / 1000, &next, why, len))
@@ -316,7 +262,7 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 
 /* Each word has a cache line of its own, in a page that is pinned when the last
  * one is used up. gpu/device.h calls this under its lock. */
-static int gpu_word_alloc(void **at)
+static int cuda_word_alloc(void **at)
 {
 	static char *page;
 	static size_t used = PAGE_BYTES;
@@ -337,8 +283,7 @@ static int gpu_word_alloc(void **at)
 	return CUDA_SUCCESS_;
 }
 
-static int gpu_copy(void *dst, const void *src, size_t bytes,
-		    cuda_stream stream)
+static int cuda_copy(void *dst, const void *src, size_t bytes, void *stream)
 {
 	return api.copy((cuda_pointer)(uintptr_t)dst,
 			(cuda_pointer)(uintptr_t)src, bytes, stream);
@@ -357,8 +302,7 @@ static bool has_mem_op(int index, bool second, bool first)
  * host and all devices, so the word's address serves.
  * cuMemHostGetDevicePointer() is defined only for the address where that
  * memory begins. */
-static int gpu_wait_value(int index, cuda_stream stream, void *word,
-			  uint64_t value)
+static int cuda_wait_value(int index, void *stream, void *word, uint64_t value)
 {
 	cuda_pointer at = (uintptr_t)word;
 
@@ -370,7 +314,7 @@ static int gpu_wait_value(int index, cuda_stream stream, void *word,
 						  CUDA_WAIT_GEQ);
 }
 
-static bool gpu_writes(int index)
+static bool cuda_writes(int index)
 {
 	return has_mem_op(index, api.write_value, api.write_value_v1);
 }
@@ -379,8 +323,7 @@ static bool gpu_writes(int index)
  * stream did before. On the default stream this is refused: an event there is
  * also behind the streams that synchronise with it, which nothing promises of
  * a write. */
-static int gpu_write_value(int index, cuda_stream stream, void *word,
-			   uint32_t value)
+static int cuda_write_value(int index, void *stream, void *word, uint32_t value)
 {
 	cuda_pointer at = (uintptr_t)word;
 
@@ -393,35 +336,17 @@ static int gpu_write_value(int index, cuda_stream stream, void *word,
 					    CUDA_WRITE_DEFAULT);
 }
 
-static int gpu_host_function(cuda_stream stream, cuda_host_fn fn, void *arg)
-{
-	return api.host_function(stream, fn, arg);
-}
-
-static int gpu_capture_info(cuda_stream stream, cuda_capture *state,
-			    unsigned long long *capture, cuda_graph *graph,
-			    const cuda_graph_node **nodes, size_t *n)
-{
-	uint64_t number = 0;
-	int error = api.capture_info(stream, state, &number, graph, nodes, n);
-
-	*capture = number;
-	return error;
-}
-
 /* From CUDA 11.7 on the device does both by itself, one after the other. A
- * write has the default memory barrier, as in gpu_write_value(). */
-static int gpu_stop_node(int index, bool waits, cuda_graph_node *node,
-			 cuda_graph graph, const cuda_graph_node *after,
-			 size_t n, void *word, cuda_host_fn fn, void *arg)
+ * write has the default memory barrier, as in cuda_write_value(). */
+static int cuda_stop_node(int index, void **node, void *graph,
+			  void *const *after, size_t n, void *word)
 {
-	const cuda_host_node host = {.fn = fn, .userData = arg};
 	cuda_mem_op ops[2] = {0};
 	const cuda_mem_node mem = {
 		.ctx = contexts[index], .count = 2, .paramArray = ops};
+	cuda_graph_node made = NULL;
+	int error;
 
-	if (!api.graph_mem_node || !waits)
-		return api.graph_host_node(node, graph, after, n, &host);
 	ops[0].writeValue.operation = CUDA_MEM_OP_WRITE_VALUE;
 	ops[0].writeValue.address = (uintptr_t)word;
 	ops[0].writeValue.value = 0;
@@ -430,15 +355,18 @@ static int gpu_stop_node(int index, bool waits, cuda_graph_node *node,
 	ops[1].waitValue.address = (uintptr_t)word;
 	ops[1].waitValue.value = 1;
 	ops[1].waitValue.flags = CUDA_WAIT_GEQ;
-	return api.graph_mem_node(node, graph, after, n, &mem);
+	error = api.graph_mem_node(&made, graph, (const cuda_graph_node *)after,
+				   n, &mem);
+	*node = made;
+	return error;
 }
 
-static bool gpu_has_dmabuf(int index)
+static bool cuda_has_dmabuf(int index)
 {
 	return api.range_handle && attribute(index, CUDA_DMA_BUF_SUPPORTED);
 }
 
-static unsigned gpu_flushes(int index)
+static unsigned cuda_flushes(int index)
 {
 	int order = attribute(index, CUDA_RDMA_WRITES_ORDERING);
 
@@ -450,11 +378,12 @@ static unsigned gpu_flushes(int index)
  * CUDA_POINTER_SYNC_MEMOPS makes copies complete before they look complete to
  * the host. It is set through `at`, since the page that base begins may hold
  * another allocation before it. */
-static int gpu_range_fd(int *fd, const void *at, cuda_pointer base,
-			size_t bytes, uint64_t *skip)
+static int cuda_range_fd(int *fd, const void *at, void *base, size_t bytes,
+			 uint64_t *skip)
 {
 	unsigned yes = 1;
-	int error = api.range_handle(fd, base, bytes, CUDA_RANGE_DMA_BUF_FD, 0);
+	int error = api.range_handle(fd, (uintptr_t)base, bytes,
+				     CUDA_RANGE_DMA_BUF_FD, 0);
 
 	*skip = 0;
 	if (!error)
@@ -463,7 +392,7 @@ static int gpu_range_fd(int *fd, const void *at, cuda_pointer base,
 	return error;
 }
 
-static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+static int cuda_buffer_id(uintptr_t base, uint64_t *id)
 {
 	unsigned long long number = 0;
 	int error =
@@ -473,7 +402,7 @@ static int gpu_buffer_id(uintptr_t base, uint64_t *id)
 	return error;
 }
 
-static int gpu_peer(int index, int other)
+static int cuda_peer(int index, int other)
 {
 	int can = 0;
 	int error = api.reaches(&can, handles[index], handles[other]);
@@ -485,20 +414,69 @@ static int gpu_peer(int index, int other)
 							 : error;
 }
 
-static int gpu_module_load(cuda_module *m, const void *code, size_t bytes)
+static int cuda_ipc_open(void **p, const void *handle, pid_t owner)
 {
-	(void)bytes;
-	return api.module_load(m, code);
-}
+	const cuda_ipc *ipc = handle;
+	cuda_pointer at = 0;
+	int error;
 
-static int gpu_ipc_open(cuda_pointer *p, cuda_ipc ipc, pid_t owner)
-{
 	(void)owner;
-	return api.ipc_open
-		       ? api.ipc_open(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS)
-		       : api.ipc_open_v1(p, ipc, CUDA_IPC_LAZY_PEER_ACCESS);
+	error = api.ipc_open
+			? api.ipc_open(&at, *ipc, CUDA_IPC_LAZY_PEER_ACCESS)
+			: api.ipc_open_v1(&at, *ipc, CUDA_IPC_LAZY_PEER_ACCESS);
+	*p = (void *)(uintptr_t)at;
+	return error;
 }
 
-#include "src/accel/gpu/backend.h"
+_Static_assert(sizeof(cuda_ipc) == sizeof(((struct accel_handle *)0)->vendor),
+	       "handle");
+_Static_assert(sizeof(cuda_host_node) == sizeof(struct gpu_host_node), "node");
+_Static_assert(sizeof(cuda_pointer) == sizeof(void *), "pointer");
 
-const struct accel accel_cuda = GPU_ACCEL;
+static struct gpu_driver cuda_gpu = {
+	.kind = "cuda",
+	.vendor = "NVIDIA",
+	.images = "ptx",
+	.queues = QUEUES,
+	.out_of_memory = CUDA_OUT_OF_MEMORY,
+	.out_of_host_memory = CUDA_OUT_OF_MEMORY,
+	.not_supported = CUDA_NOT_SUPPORTED,
+	.not_ready = CUDA_NOT_READY,
+	.capture_implicit = CUDA_CAPTURE_IMPLICIT,
+	.capture_none = CUDA_CAPTURE_NONE,
+	.capture_active = CUDA_CAPTURE_ACTIVE,
+	.capture_relaxed = CUDA_CAPTURE_RELAXED,
+	.stream_flags = CUDA_STREAM_NON_BLOCKING,
+	.event_flags = CUDA_EVENT_DISABLE_TIMING,
+	.host_flags = CUDA_HOST_PORTABLE | CUDA_HOST_DEVICEMAP,
+	.host_read_only = CUDA_HOST_READ_ONLY,
+	.load = cuda_load,
+	.error_text = cuda_error_text,
+	.device_init = cuda_device_init,
+	.enter = cuda_enter,
+	.leave = cuda_leave,
+	.units = cuda_units,
+	.details = cuda_details,
+	.owner = cuda_owner,
+	.has_dmabuf = cuda_has_dmabuf,
+	.flushes = cuda_flushes,
+	.buffer_id = cuda_buffer_id,
+	.peer = cuda_peer,
+	.ipc_open = cuda_ipc_open,
+	.range_fd = cuda_range_fd,
+	.stream_open = cuda_stream_open,
+	.copy = cuda_copy,
+	.wrong_image = cuda_wrong_image,
+	.compile = cuda_compile,
+	.word_alloc = cuda_word_alloc,
+	.wait_value = cuda_wait_value,
+	.writes = cuda_writes,
+	.write_value = cuda_write_value,
+	.stop_node = cuda_stop_node,
+	.waits_probe = gpu_stream_wait_probe,
+	.writes_probe = gpu_event_probe,
+	GPU_LOCKS,
+};
+
+GPU_GRAPHS(cuda)
+GPU_ACCEL(cuda, QUEUES, gpu, gpu_graph_held, &cuda_graphs)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AMD GPUs by the HIP runtime, which is opened at run time. src/accel/gpu has
- * the code that this backend shares with others.
+ * AMD GPUs by the HIP runtime, which is opened at run time.
+ * src/accel/gpu/driver.h says what each function of the table does.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/accel/accel.h"
+#include "src/accel/gpu/backend.h"
 #include "src/accel/hip/api.h"
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
@@ -25,42 +26,7 @@
 #define OLDEST 5
 #define HSA_LIBRARY "libhsa-runtime64.so.1"
 #define HSA_EXPORT_DMABUF "hsa_amd_portable_export_dmabuf"
-
-#define GPU_KIND "hip"
-#define GPU_VENDOR "AMD"
-#define GPU_SUCCESS HIP_SUCCESS_
-#define GPU_OUT_OF_MEMORY HIP_OUT_OF_MEMORY
-#define GPU_NOT_SUPPORTED HIP_NOT_SUPPORTED
-#define GPU_NOT_READY HIP_NOT_READY
-#define GPU_STREAM_NON_BLOCKING HIP_STREAM_NON_BLOCKING
-/* NICs and other devices must see what was written before an event. Without the
- * second flag, HIP promises that only within the device. */
-#define GPU_EVENT_DISABLE_TIMING \
-	(HIP_EVENT_DISABLE_TIMING | HIP_EVENT_RELEASE_TO_SYSTEM)
-#define GPU_HOST_PORTABLE HIP_HOST_PORTABLE
-#define GPU_HOST_DEVICEMAP HIP_HOST_MAPPED
-/* HIP lacks the flag; CUDA's number means another kind of memory here. */
-#define GPU_HOST_READ_ONLY 0
-#define GPU_CAPTURE_NONE HIP_CAPTURE_NONE
-#define GPU_CAPTURE_RELAXED HIP_CAPTURE_RELAXED
-#define GPU_CAPTURE_IMPLICIT HIP_CAPTURE_IMPLICIT
-#define GPU_CAPTURE_ACTIVE HIP_CAPTURE_ACTIVE
-#define GPU_CAPTURED \
-	"is being captured into a graph, which this cannot be part of"
-#define GPU_STREAM_WAITS "src/accel/gpu/graph.h"
-#define GPU_HELD gpu_held_or_stopped
-#define GPU_GRAPHS &gpu_graphs
-#define GPU_QUEUES "GPU_MAX_HW_QUEUES"
-typedef void *gpu_pointer;
-typedef hip_stream gpu_stream;
-typedef hip_event gpu_event;
-typedef hip_module gpu_module;
-typedef hip_function gpu_function;
-typedef hip_ipc gpu_ipc;
-typedef hip_capture gpu_capture;
-typedef hip_graph gpu_graph;
-typedef hip_graph_node gpu_node;
-typedef hip_user_object gpu_object;
+#define QUEUES "GPU_MAX_HW_QUEUES"
 
 static struct functions {
 #define F(name, symbol, needed, parameters) hip_result(*name) parameters;
@@ -70,19 +36,18 @@ static struct functions {
 	HIP_MORE_FUNCTIONS(F)
 #undef F
 } api;
-
-#include "src/accel/gpu/capture.h"
+static struct gpu_driver hip_gpu;
 
 static void *runtime;
 /* Major version of the runtime's soname; numbers of memory types depend on
  * it. */
 static int major;
-/* State of the calling thread before gpu_enter(): its device, and whether HIP
+/* State of the calling thread before hip_enter(): its device, and whether HIP
  * holds an error of one of the user's calls that the user has not read yet. */
 static _Thread_local int device_before;
 static _Thread_local bool failed_before;
 
-static const char *gpu_error_text(int error)
+static const char *hip_error_text(int error)
 {
 	const char *text = api.error_string ? api.error_string(error) : NULL;
 
@@ -104,7 +69,7 @@ static void *open_newest(int mode, int *version)
 	return NULL;
 }
 
-static bool gpu_loaded(void)
+static bool hip_loaded(void)
 {
 	int version;
 	void *lib;
@@ -130,6 +95,38 @@ static void *open_runtime(char *why, size_t len)
 	return lib;
 }
 
+struct called {
+	hip_host_fn fn;
+	void *arg;
+};
+
+static void callback(hip_stream stream, hip_result error, void *ctx)
+{
+	struct called c = *(struct called *)ctx;
+
+	(void)stream;
+	(void)error;
+	free(ctx);
+	c.fn(c.arg);
+}
+
+/* A host function on ROCm 5.2, which lacks hipLaunchHostFunc() and has only the
+ * older hipStreamAddCallback(). */
+static int call_back(void *stream, gpu_host_fn fn, void *arg)
+{
+	struct called *c;
+	int error;
+
+	c = malloc(sizeof(*c));
+	if (!c)
+		return HIP_OUT_OF_MEMORY;
+	*c = (struct called){.fn = fn, .arg = arg};
+	error = api.callback(stream, callback, c, 0);
+	if (error)
+		free(c);
+	return error;
+}
+
 static bool open_library(char *why, size_t len)
 {
 	static const struct library_function functions[] = {
@@ -148,7 +145,12 @@ static bool open_library(char *why, size_t len)
 	if (!runtime)
 		return false;
 	snprintf(soname, sizeof(soname), "libamdhip64.so.%d", major);
-	return library_fill(runtime, soname, functions, &api, why, len);
+	if (!library_fill(runtime, soname, functions, &api, why, len))
+		return false;
+	GPU_CALLS_TAKE(&hip_gpu.api);
+	if (!api.host_function)
+		hip_gpu.api.host_function = call_back;
+	return true;
 }
 
 /* Find hsa_amd_portable_export_dmabuf(). Some builds of HIP are not linked to
@@ -164,7 +166,7 @@ static void find_hsa(void)
 		*(void **)&api.export_dmabuf = dlsym(lib, HSA_EXPORT_DMABUF);
 }
 
-static int gpu_load(char *why, size_t len)
+static int hip_load(char *why, size_t len)
 {
 	int error, n = 0;
 
@@ -176,18 +178,12 @@ static int gpu_load(char *why, size_t len)
 		error = api.device_count(&n);
 	if (error) {
 		snprintf(why, len, "the HIP runtime does not start: %s (%d)",
-			 gpu_error_text(error), error);
+			 hip_error_text(error), error);
 		return 0;
 	}
 	if (n == 0)
 		snprintf(why, len, "the HIP runtime has no device");
 	return n;
-}
-
-static int gpu_device_init(int index)
-{
-	(void)index;
-	return HIP_SUCCESS_;
 }
 
 /* Clear an error that a call of the library left in the runtime; from ROCm 7
@@ -199,7 +195,7 @@ static void forget_ours(bool before)
 		(void)api.last_error();
 }
 
-static int gpu_enter(int index)
+static int hip_enter(int index)
 {
 	int error;
 
@@ -207,21 +203,18 @@ static int gpu_enter(int index)
 	error = api.device_current(&device_before);
 	if (!error)
 		error = api.device_set(index);
-	if (!error)
-		gpu_relax();
-	else
+	if (error)
 		forget_ours(failed_before);
 	return error;
 }
 
-static void gpu_leave(void)
+static void hip_leave(void)
 {
-	gpu_restore();
 	api.device_set(device_before);
 	forget_ours(failed_before);
 }
 
-static uint32_t gpu_units(int index)
+static uint32_t hip_units(int index)
 {
 	int units = 0;
 
@@ -231,7 +224,7 @@ static uint32_t gpu_units(int index)
 	return (uint32_t)units;
 }
 
-static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+static dicomm_result_t hip_details(int index, dicomm_device_info_t *info)
 {
 	char name[80] = "";
 	int version = 0, error;
@@ -243,7 +236,7 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 		error = api.version(&version);
 	if (error)
 		return FAIL(DICOMM_ERR_DEVICE, "hip:%d: %s (%d)", index,
-			    gpu_error_text(error), error);
+			    hip_error_text(error), error);
 	snprintf(info->description, sizeof(info->description),
 		 "%s, HIP runtime %d.%d", name, version / 10000000,
 		 version / 100000 % 100);
@@ -261,7 +254,7 @@ static bool pointer_attribute(const void *ptr, hip_pointer_attribute what,
 	return false;
 }
 
-static bool gpu_owner(const void *ptr, struct accel_owner *owner)
+static bool hip_owner(const void *ptr, struct accel_owner *owner)
 {
 	/* moves is a bool to HIP; the type leaves room for a driver that writes
 	 * more bytes. */
@@ -291,46 +284,21 @@ static bool is_stream_of(int index, hip_stream s)
 	return !api.stream_device_5 || api.stream_device_5(s) == index;
 }
 
-static int gpu_stream_open(int index, void *native, hip_stream *s, bool *fits)
+static int hip_stream_open(int index, void *native, void **s, bool *fits)
 {
 	*s = native;
 	*fits = !native || is_stream_of(index, native);
 	return HIP_SUCCESS_;
 }
 
-static void gpu_stream_close(hip_stream s, bool own)
-{
-	if (own)
-		api.stream_destroy(s);
-}
-
-/* The kernels of all types are one module, with one code object for each
- * GPU. */
-static int gpu_module_of(const struct launch *l)
-{
-	(void)l;
-	return 0;
-}
-
-static const struct image *gpu_image(int module, int i)
-{
-	const struct image *image;
-
-	(void)module;
-	for (int k = 0; (image = image_at(k)); k++)
-		if (!strncmp(image->name, "gfx", 3) && i-- == 0)
-			return image;
-	return NULL;
-}
-
 /* HIP reports in several ways that an object is for another device. */
-static bool gpu_wrong_image(int error)
+static bool hip_wrong_image(int error)
 {
 	return error == HIP_NO_BINARY_FOR_GPU || error == HIP_INVALID_IMAGE ||
 	       error == HIP_OBJECT_INIT_FAILED;
 }
 
-static dicomm_result_t gpu_compile(int index, int module, void **code,
+static dicomm_result_t hip_compile(int index, int module, void **code,
 				   char *why, size_t len)
 {
 	struct rtc rtc;
@@ -345,7 +313,7 @@ static dicomm_result_t gpu_compile(int index, int module, void **code,
 
 /* Allocate signal memory, which is the only kind that devices wait for. Where
  * the driver has none, use coherent pinned memory. */
-static int gpu_word_alloc(void **at)
+static int hip_word_alloc(void **at)
 {
 	if (!api.signal_alloc(at, sizeof(uint64_t), HIP_SIGNAL_MEMORY))
 		return HIP_SUCCESS_;
@@ -354,110 +322,29 @@ static int gpu_word_alloc(void **at)
 				      HIP_HOST_COHERENT);
 }
 
-static int gpu_copy(void *dst, const void *src, size_t bytes, hip_stream stream)
+static int hip_copy(void *dst, const void *src, size_t bytes, void *stream)
 {
 	return api.copy(dst, src, bytes, HIP_COPY_DEFAULT, stream);
 }
 
 /* Compares all 64 bits: unlike CUDA's, this comparison does not allow
  * for wrapping. */
-static int gpu_wait_value(int index, hip_stream stream, void *word,
-			  uint64_t value)
+static int hip_wait_value(int index, void *stream, void *word, uint64_t value)
 {
 	(void)index;
 	return api.wait_value(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
 }
 
-/* HIP can write a word, but by a kernel of one thread. hipEventQuery() only
- * looks at a signal in memory, so events need no words. */
-static bool gpu_writes(int index)
-{
-	(void)index;
-	return false;
-}
-
-static int gpu_write_value(int index, hip_stream stream, void *word,
-			   uint32_t value)
-{
-	(void)index;
-	(void)stream;
-	(void)word;
-	(void)value;
-	return HIP_NOT_SUPPORTED;
-}
-
-struct called {
-	hip_host_fn fn;
-	void *arg;
-};
-
-static void callback(hip_stream stream, hip_result error, void *ctx)
-{
-	struct called c = *(struct called *)ctx;
-
-	(void)stream;
-	(void)error;
-	free(ctx);
-	c.fn(c.arg);
-}
-
-/* ROCm 5.2 lacks hipLaunchHostFunc() and has only the older
- * hipStreamAddCallback(). */
-static int gpu_host_function(hip_stream stream, hip_host_fn fn, void *arg)
-{
-	struct called *c;
-	int error;
-
-	if (api.host_function)
-		return api.host_function(stream, fn, arg);
-	c = malloc(sizeof(*c));
-	if (!c)
-		return HIP_OUT_OF_MEMORY;
-	*c = (struct called){.fn = fn, .arg = arg};
-	error = api.callback(stream, callback, c, 0);
-	if (error)
-		free(c);
-	return error;
-}
-
-static int gpu_capture_info(hip_stream stream, hip_capture *state,
-			    unsigned long long *capture, hip_graph *graph,
-			    const hip_graph_node **nodes, size_t *n)
-{
-	return api.capture_info(stream, state, capture, graph, nodes, n);
-}
-
-/* HIP runs waits for memory, and writes to it, at once, even if the stream is
- * being captured. So the node is a host function. */
-static int gpu_stop_node(int index, bool waits, hip_graph_node *node,
-			 hip_graph graph, const hip_graph_node *after, size_t n,
-			 void *word, hip_host_fn fn, void *arg)
-{
-	const hip_host_node host = {.fn = fn, .userData = arg};
-
-	(void)index;
-	(void)waits;
-	(void)word;
-	return api.graph_host_node(node, graph, after, n, &host);
-}
-
-static bool gpu_has_dmabuf(int index)
+static bool hip_has_dmabuf(int index)
 {
 	(void)index;
 	return api.export_dmabuf || api.range_handle;
 }
 
-/* HIP has no query that says that a device needs no flush. */
-static unsigned gpu_flushes(int index)
-{
-	(void)index;
-	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
-}
-
 /* Small allocations are parts of larger blocks, and then the descriptor is that
  * of the block. HSA returns the offset in it. HIP's function, in ROCm 7 and
  * later, does not, so a descriptor that is longer than the range is refused. */
-static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
+static int hip_range_fd(int *fd, const void *at, void *base, size_t bytes,
 			uint64_t *skip)
 {
 	int error;
@@ -475,13 +362,13 @@ static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
 	return HIP_NOT_SUPPORTED;
 }
 
-static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+static int hip_buffer_id(uintptr_t base, uint64_t *id)
 {
 	*id = 0;
 	return api.pointer_attribute(id, HIP_POINTER_BUFFER_ID, (void *)base);
 }
 
-static int gpu_peer(int index, int other)
+static int hip_peer(int index, int other)
 {
 	int can = 0;
 	int error = api.reaches(&can, index, other);
@@ -492,21 +379,69 @@ static int gpu_peer(int index, int other)
 	return error == HIP_PEER_ACCESS_ALREADY_ENABLED ? HIP_SUCCESS_ : error;
 }
 
-static int gpu_module_load(hip_module *m, const void *code, size_t bytes)
-{
-	(void)bytes;
-	return api.module_load(m, code);
-}
-
 /* The number of the only flag has changed between versions, so try both. */
-static int gpu_ipc_open(void **p, hip_ipc ipc, pid_t owner)
+static int hip_ipc_open(void **p, const void *handle, pid_t owner)
 {
-	int error = api.ipc_open(p, ipc, 1);
+	const hip_ipc *ipc = handle;
+	int error = api.ipc_open(p, *ipc, 1);
 
 	(void)owner;
-	return error ? api.ipc_open(p, ipc, 0) : HIP_SUCCESS_;
+	return error ? api.ipc_open(p, *ipc, 0) : HIP_SUCCESS_;
 }
 
-#include "src/accel/gpu/backend.h"
+_Static_assert(sizeof(hip_ipc) == sizeof(((struct accel_handle *)0)->vendor),
+	       "handle");
+_Static_assert(sizeof(hip_host_node) == sizeof(struct gpu_host_node), "node");
 
-const struct accel accel_hip = GPU_ACCEL;
+/*
+ * It does not write words: HIP can write one, but by a kernel of one thread,
+ * and hipEventQuery() only looks at a signal in memory. Nor has it nodes for
+ * stops: HIP runs waits for memory, and writes to it, at once, even if the
+ * stream is being captured.
+ */
+static struct gpu_driver hip_gpu = {
+	.kind = "hip",
+	.vendor = "AMD",
+	.images = "gfx",
+	.one_module = true,
+	.queues = QUEUES,
+	.out_of_memory = HIP_OUT_OF_MEMORY,
+	.out_of_host_memory = HIP_OUT_OF_MEMORY,
+	.not_supported = HIP_NOT_SUPPORTED,
+	.not_ready = HIP_NOT_READY,
+	.capture_implicit = HIP_CAPTURE_IMPLICIT,
+	.capture_none = HIP_CAPTURE_NONE,
+	.capture_active = HIP_CAPTURE_ACTIVE,
+	.capture_relaxed = HIP_CAPTURE_RELAXED,
+	.stream_flags = HIP_STREAM_NON_BLOCKING,
+	/* NICs and other devices must see what was written before an event.
+	 * Without the second flag, HIP promises that only within the device. */
+	.event_flags = HIP_EVENT_DISABLE_TIMING | HIP_EVENT_RELEASE_TO_SYSTEM,
+	/* HIP has no flag for memory that is only read; CUDA's number means
+	 * another kind of memory here. */
+	.host_flags = HIP_HOST_PORTABLE | HIP_HOST_MAPPED,
+	.load = hip_load,
+	.error_text = hip_error_text,
+	.enter = hip_enter,
+	.leave = hip_leave,
+	.units = hip_units,
+	.details = hip_details,
+	.owner = hip_owner,
+	.has_dmabuf = hip_has_dmabuf,
+	.buffer_id = hip_buffer_id,
+	.peer = hip_peer,
+	.ipc_open = hip_ipc_open,
+	.range_fd = hip_range_fd,
+	.stream_open = hip_stream_open,
+	.copy = hip_copy,
+	.wrong_image = hip_wrong_image,
+	.compile = hip_compile,
+	.word_alloc = hip_word_alloc,
+	.wait_value = hip_wait_value,
+	.waits_probe = gpu_stream_wait_probe,
+	.writes_probe = gpu_event_probe,
+	GPU_LOCKS,
+};
+
+GPU_GRAPHS(hip)
+GPU_ACCEL(hip, QUEUES, gpu, gpu_graph_held, &hip_graphs)

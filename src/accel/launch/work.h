@@ -2,9 +2,8 @@
 /*
  * The operations of accel.h that start one kernel each. A backend includes this
  * once, after it has defined:
- *   LAUNCH_KIND           the name of the kind, "cuda"
- *   launch_device(stream)
- *                         returns the device index of a stream
+ *   launch_none(stream, what)
+ *                         logs that there is no kernel for that
  *   launch_start(stream, launch)
  *                         queues the kernel; does nothing for 0 elements
  */
@@ -13,15 +12,6 @@
 
 #include "src/accel/accel.h"
 #include "src/accel/launch/launch.h"
-#include "src/base/log.h"
-
-static dicomm_result_t launch_none(const struct accel_stream *s,
-				   const char *what)
-{
-	return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
-		    LAUNCH_KIND ":%d: no kernel for %s", launch_device(s),
-		    what);
-}
 
 static dicomm_result_t work_reduce(struct accel_stream *s,
 				   dicomm_datatype_t type, dicomm_redop_t op,

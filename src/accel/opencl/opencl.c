@@ -883,12 +883,13 @@ static dicomm_result_t launch_start(struct accel_stream *s, struct launch *l)
 		      l->kernel);
 }
 
-static int launch_device(const struct accel_stream *s)
+static dicomm_result_t launch_none(const struct accel_stream *s,
+				   const char *what)
 {
-	return s->context->index;
+	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "opencl:%d: no kernel for %s",
+		    s->context->index, what);
 }
 
-#define LAUNCH_KIND "opencl"
 #include "src/accel/launch/work.h"
 
 static const struct accel_work opencl_work = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stream waits on Level Zero. backend.h includes this. Each queued wait is an
- * event that only the host signals.
+ * Stream waits on Level Zero, in the place of src/accel/gpu/stream_wait.h. Each
+ * queued wait is an event that only the host signals.
  *
  * Drivers run many command lists on few queues, and a list that waits may hold
  * up the other lists of its queue. So the library's lists have to be on another
@@ -11,132 +11,16 @@
 #ifndef DICOMM_ACCEL_ZE_STREAM_WAIT_H
 #define DICOMM_ACCEL_ZE_STREAM_WAIT_H
 
-#include "src/accel/gpu/device.h"
-#include "src/accel/ze/order.h"
+#include "src/accel/gpu/stream.h"
 
-struct accel_stream_wait {
-	int index;
-	struct ze_holds holds;
-};
-
-/* queued and not released, of all devices */
-static _Atomic int pending_stream_waits;
-
-/* Choose the first queue on which the library's lists are not held up by those
- * of users. *found is the result for the last queue that was tried. */
-static int find_ours(int index, enum ze_apart *found)
-{
-	struct ze_place *place = &ze_places[index];
-	int error = ZE_SUCCESS;
-
-	*found = ZE_TOGETHER;
-	for (uint32_t q = 0;
-	     *found == ZE_TOGETHER && !error && (q < place->queues || !q);
-	     q++) {
-		place->ours = q;
-		error = ze_list_probe(index, q, ZE_PRIORITY_HIGH, found);
-	}
-	if (!error)
-		log_info("ze:%d: the library uses queue %u of %u%s", index,
-			 place->ours, place->queues,
-			 *found == ZE_BUSY
-				 ? ": the device is busy, so it is not known "
-				   "whether a list that waits holds up others"
-				 : "");
-	return error;
-}
-
-static int warn_of_users(int index)
-{
-	enum ze_apart found = ZE_APART;
-	int error = ze_list_probe(index, 0, ZE_PRIORITY_NORMAL, &found);
-
-	if (!error && found == ZE_TOGETHER)
-		log_warn("ze:%d: command lists of one queue hold each other "
-			 "up: give each rank of a process a queue of its own, "
-			 "and none queue %u, which is for the library",
-			 index, ze_places[index].ours);
-	return error;
-}
-
-/* Probes each device only once; later calls give the same answer. */
-static dicomm_result_t stream_wait_probe(int index, bool *waits)
-{
-	static struct {
-		bool done, together;
-	} probed[ZE_DEVICES];
-	enum ze_apart found = ZE_BUSY;
-	int error;
-
-	*waits = true;
-	if (!probed[index].done) {
-		error = find_ours(index, &found);
-		if (!error && found == ZE_APART)
-			error = warn_of_users(index);
-		if (error)
-			return failed(error, index, "command lists");
-		probed[index].done = true;
-		probed[index].together = found == ZE_TOGETHER;
-	}
-	if (probed[index].together)
-		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "ze:%d: a command list that waits for the host "
-			    "holds up all others of the device, which its "
-			    "driver runs on one queue",
-			    index);
-	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t gpu_stream_wait_create(int index,
-					      struct accel_stream_wait **out)
-{
-	struct accel_stream_wait *g;
-
-	TRY(check_index(index));
-	g = calloc(1, sizeof(*g));
-	if (!g)
-		return no_memory(index);
-	g->index = index;
-	g->holds.last = &g->holds.first;
-	*out = g;
-	return DICOMM_SUCCESS;
-}
-
-static void gpu_stream_wait_release(struct accel_stream_wait *g)
-{
-	bool was = ze_hold_end(&g->holds);
-
-	assert(was);
-	if (was)
-		atomic_fetch_sub(&pending_stream_waits, 1);
-}
-
-static void gpu_stream_wait_destroy(struct accel_stream_wait *g)
-{
-	if (!g)
-		return;
-	while (ze_hold_end(&g->holds))
-		atomic_fetch_sub(&pending_stream_waits, 1);
-	free(g);
-}
-
-static dicomm_result_t gpu_stream_wait_queue(struct accel_stream_wait *g,
-					     struct accel_stream *s)
-{
-	int error;
-
-	TRY(refuse_capture(s));
-	error = ze_hold_add(&g->holds, s->handle);
-	if (error)
-		return failed(error, s->index, "to wait for the host");
-	atomic_fetch_add(&pending_stream_waits, 1);
-	return DICOMM_SUCCESS;
-}
-
-static bool gpu_held(int index)
-{
-	(void)index;
-	return atomic_load(&pending_stream_waits) > 0;
-}
+dicomm_result_t ze_stream_wait_probe(struct gpu_driver *gpu, int index,
+				     bool *waits);
+dicomm_result_t ze_stream_wait_create(struct gpu_driver *gpu, int index,
+				      struct accel_stream_wait **out);
+void ze_stream_wait_destroy(struct accel_stream_wait *g);
+dicomm_result_t ze_stream_wait_queue(struct accel_stream_wait *g,
+				     struct accel_stream *s);
+void ze_stream_wait_release(struct accel_stream_wait *g);
+bool ze_stream_wait_held(const struct gpu_driver *gpu);
 
 #endif

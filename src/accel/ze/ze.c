@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Intel GPUs by Level Zero, whose loader is opened at run time. This file gives
- * Level Zero the shape of the CUDA driver that src/accel/gpu expects. order.h
- * makes its streams and events. A stream of the user is an immediate
- * ze_command_list_handle_t.
+ * Level Zero the shape of the CUDA driver that src/accel/gpu/driver.h
+ * describes. order.h makes its streams and events. A stream of the user is an
+ * immediate ze_command_list_handle_t.
  *
  * The library has one context for each driver. A driver knows the memory, lists
  * and devices of all contexts of the process.
@@ -19,10 +19,12 @@
 #include <unistd.h>
 
 #include "src/accel/accel.h"
+#include "src/accel/gpu/backend.h"
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/ze/api.h"
 #include "src/accel/ze/order.h"
+#include "src/accel/ze/stream_wait.h"
 #include "src/base/descriptors.h"
 #include "src/base/library.h"
 #include "src/base/log.h"
@@ -38,33 +40,7 @@
 /* Page size of an allocation, and of one of at least LARGE_BYTES. */
 #define PAGE_BYTES ((size_t)64 << 10)
 #define LARGE_BYTES ((size_t)2 << 20)
-
-#define GPU_KIND "ze"
-#define GPU_VENDOR "Intel"
-#define GPU_SUCCESS ZE_SUCCESS
-#define GPU_OUT_OF_MEMORY ZE_OUT_OF_DEVICE_MEMORY
-#define GPU_OUT_OF_HOST_MEMORY ZE_OUT_OF_HOST_MEMORY
-#define GPU_NOT_SUPPORTED ZE_UNSUPPORTED_FEATURE
-#define GPU_NOT_READY ZE_NOT_READY
-#define GPU_STREAM_NON_BLOCKING 0
-#define GPU_EVENT_DISABLE_TIMING 0
-#define GPU_HOST_PORTABLE 0
-#define GPU_HOST_DEVICEMAP 0
-#define GPU_HOST_READ_ONLY 0
-#define GPU_CAPTURE_NONE 1
-#define GPU_CAPTURE_IMPLICIT 0
-#define GPU_CAPTURED "is a command list that is not immediate"
-#define GPU_QUEUES NULL
-#define GPU_STREAM_WAITS "src/accel/ze/stream_wait.h"
-#define GPU_HELD gpu_held
-#define GPU_GRAPHS NULL
-typedef void *gpu_pointer;
-typedef struct ze_list *gpu_stream;
-typedef struct ze_mark *gpu_event;
-typedef ze_module gpu_module;
-typedef ze_kernel gpu_function;
-typedef ze_ipc gpu_ipc;
-typedef uint8_t gpu_capture;
+#define ZE_IMMEDIATE 1 /* what ze_list_is_immediate() says of such a list */
 
 static int nplaces;
 /* Tiles of devices, and the devices themselves. Programs may use a tile as
@@ -81,10 +57,10 @@ static struct {
 #undef F
 } extensions[ZE_DEVICES];
 
-/* Device of the thread between gpu_enter() and gpu_leave(). */
+/* Device of the thread between ze_enter() and ze_leave(). */
 static _Thread_local int entered;
 
-static const char *gpu_error_text(int error)
+static const char *ze_error_text(int error)
 {
 	static const struct {
 		int error;
@@ -120,7 +96,7 @@ static const char *gpu_error_text(int error)
 
 /* ---- what there is ---- */
 
-static bool gpu_loaded(void)
+static bool ze_loaded(void)
 {
 	return accel_has_loaded(LIBRARY);
 }
@@ -220,7 +196,7 @@ static int add_driver(ze_driver driver)
 	return error;
 }
 
-static int gpu_load(char *why, size_t len)
+static int ze_load(char *why, size_t len)
 {
 	ze_driver drivers[MAX_DRIVERS];
 	uint32_t n = MAX_DRIVERS;
@@ -241,7 +217,7 @@ static int gpu_load(char *why, size_t len)
 		error = failed;
 	if (error) {
 		snprintf(why, len, "Level Zero does not start: %s (%d)",
-			 gpu_error_text(error), error);
+			 ze_error_text(error), error);
 		return 0;
 	}
 	if (!nplaces)
@@ -249,32 +225,13 @@ static int gpu_load(char *why, size_t len)
 	return nplaces;
 }
 
-static int gpu_device_init(int index)
-{
-	(void)index;
-	return ZE_SUCCESS;
-}
-
-/* Level Zero has no captures into graphs. */
-static void gpu_relax(void)
-{
-}
-
-static void gpu_restore(void)
-{
-}
-
-static int gpu_enter(int index)
+static int ze_enter(int index)
 {
 	entered = index;
 	return ZE_SUCCESS;
 }
 
-static void gpu_leave(void)
-{
-}
-
-static uint32_t gpu_units(int index)
+static uint32_t ze_units(int index)
 {
 	ze_device_properties p = {.type = ZE_DEVICE_PROPERTIES};
 	uint32_t units;
@@ -285,7 +242,7 @@ static uint32_t gpu_units(int index)
 	return units ? units : 1;
 }
 
-static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
+static dicomm_result_t ze_details(int index, dicomm_device_info_t *info)
 {
 	ze_device_properties p = {.type = ZE_DEVICE_PROPERTIES};
 	ze_pci_properties pci = {.type = ZE_PCI_PROPERTIES};
@@ -300,7 +257,7 @@ static dicomm_result_t gpu_details(int index, dicomm_device_info_t *info)
 		error = (int)ze.version(place->driver, &version);
 	if (error)
 		return FAIL(DICOMM_ERR_DEVICE, "ze:%d: %s (%d)", index,
-			    gpu_error_text(error), error);
+			    ze_error_text(error), error);
 	snprintf(info->pci, sizeof(info->pci), "%04x:%02x:%02x.%x",
 		 pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff,
 		 pci.function & 0xf);
@@ -331,7 +288,7 @@ static bool owner_in(ze_context context, const void *ptr,
 	return false;
 }
 
-static bool gpu_owner(const void *ptr, struct accel_owner *owner)
+static bool ze_owner(const void *ptr, struct accel_owner *owner)
 {
 	for (int i = 0; ptr && i < nplaces; i++)
 		if ((!i || ze_places[i].context != ze_places[i - 1].context) &&
@@ -340,7 +297,7 @@ static bool gpu_owner(const void *ptr, struct accel_owner *owner)
 	return false;
 }
 
-static bool gpu_has_dmabuf(int index)
+static bool ze_has_dmabuf(int index)
 {
 	ze_external_properties external = {.type = ZE_EXTERNAL_PROPERTIES};
 
@@ -356,7 +313,7 @@ static int ze_alloc(void **p, size_t bytes)
 	ze_alloc_desc desc = {.type = ZE_ALLOC_DESC};
 	const struct ze_place *place = &ze_places[entered];
 
-	if (gpu_has_dmabuf(entered))
+	if (ze_has_dmabuf(entered))
 		desc.next = &exported;
 	return (int)ze.alloc(place->context, &desc, bytes, 0, place->device, p);
 }
@@ -375,7 +332,7 @@ static int ze_range(void **base, size_t *bytes, void *p)
 	return (int)ze.range(ze_places[entered].context, p, base, bytes);
 }
 
-static int gpu_buffer_id(uintptr_t base, uint64_t *id)
+static int ze_buffer_id(uintptr_t base, uint64_t *id)
 {
 	ze_alloc_properties p = {.type = ZE_ALLOC_PROPERTIES};
 	ze_device device = NULL;
@@ -455,8 +412,9 @@ static bool is_whole(int fd, size_t bytes)
 }
 
 /* The handle begins with the descriptor of the memory. */
-static int ze_ipc_get(ze_ipc *ipc, void *base)
+static int ze_ipc_get(void *handle, void *base)
 {
+	ze_ipc *ipc = handle;
 	ze_context context = ze_places[entered].context;
 	void *start = NULL;
 	size_t size = 0;
@@ -502,9 +460,10 @@ static int adopt(ze_ipc *ipc, pid_t owner, int *fd)
 	return ZE_SUCCESS;
 }
 
-static int gpu_ipc_open(void **p, ze_ipc ipc, pid_t owner)
+static int ze_ipc_open(void **p, const void *handle, pid_t owner)
 {
 	const struct ze_place *place = &ze_places[entered];
+	ze_ipc ipc = *(const ze_ipc *)handle;
 	int fd, error;
 
 	if (owner == getpid())
@@ -523,16 +482,9 @@ static int ze_ipc_close(void *base)
 	return (int)ze.ipc_close(ze_places[entered].context, base);
 }
 
-/* Level Zero has no query that says that a device needs no flush. */
-static unsigned gpu_flushes(int index)
-{
-	(void)index;
-	return ACCEL_FLUSH | ACCEL_FLUSH_OTHERS;
-}
-
 /* The driver keeps its own descriptor, so hand out a duplicate. */
-static int gpu_range_fd(int *fd, const void *at, void *base, size_t bytes,
-			uint64_t *skip)
+static int ze_range_fd(int *fd, const void *at, void *base, size_t bytes,
+		       uint64_t *skip)
 {
 	struct ze_export_fd exported = {
 		.type = ZE_EXPORT_FD, .flags = ZE_DMA_BUF, .fd = -1};
@@ -590,9 +542,11 @@ static bool is_on_ours(int index, ze_command_list list)
 	       queue == place->ours;
 }
 
-static int gpu_stream_open(int index, void *native, struct ze_list **s,
-			   bool *fits)
+static int ze_stream_open(int index, void *native, void **s, bool *fits)
 {
+	struct ze_list *list = NULL;
+	int error;
+
 	*fits = !native || is_list_of(index, native);
 	if (*fits && native && is_on_ours(index, native)) {
 		log_warn("ze:%d: a command list on queue %u, where the library "
@@ -600,19 +554,27 @@ static int gpu_stream_open(int index, void *native, struct ze_list **s,
 			 index, ze_places[index].ours);
 		return ZE_UNSUPPORTED_FEATURE;
 	}
-	return *fits ? ze_list_of(index, native, s) : ZE_SUCCESS;
+	if (!*fits)
+		return ZE_SUCCESS;
+	error = ze_list_of(index, native, &list);
+	*s = list;
+	return error;
 }
 
-static void gpu_stream_close(struct ze_list *s, bool own)
+static int ze_stream_close(void *s)
 {
-	(void)own;
 	ze_list_close(s);
+	return ZE_SUCCESS;
 }
 
-static int ze_stream_create(struct ze_list **s, unsigned flags, int priority)
+static int ze_stream_create(void **s, unsigned flags, int priority)
 {
+	struct ze_list *list = NULL;
+	int error = ze_list_new(entered, (uint32_t)priority, &list);
+
 	(void)flags;
-	return ze_list_new(entered, (uint32_t)priority, s);
+	*s = list;
+	return error;
 }
 
 static int ze_priorities(int *least, int *greatest)
@@ -622,93 +584,59 @@ static int ze_priorities(int *least, int *greatest)
 	return ZE_SUCCESS;
 }
 
-static int ze_event_create(struct ze_mark **mark, unsigned flags)
+static int ze_event_create(void **event, unsigned flags)
 {
+	struct ze_mark *mark = NULL;
+	int error = ze_mark_create(&mark);
+
 	(void)flags;
-	return ze_mark_create(mark);
+	*event = mark;
+	return error;
 }
 
-static int ze_wait_event(struct ze_list *list, struct ze_mark *mark,
-			 unsigned flags)
+static int ze_wait_event(void *list, void *mark, unsigned flags)
 {
 	(void)flags;
 	return ze_mark_wait(list, mark);
 }
 
-static int gpu_copy(void *dst, const void *src, size_t bytes,
-		    struct ze_list *list)
+static int ze_copy(void *dst, const void *src, size_t bytes, void *list)
 {
 	return ze_list_copy(list, dst, src, bytes);
 }
 
-static int gpu_host_function(struct ze_list *list, void (*fn)(void *arg),
-			     void *arg)
+static int ze_event_destroy(void *mark)
+{
+	return ze_mark_destroy(mark);
+}
+
+static int ze_event_record(void *mark, void *list)
+{
+	return ze_mark_set(mark, list);
+}
+
+static int ze_event_query(void *mark)
+{
+	return ze_mark_query(mark);
+}
+
+static int ze_host_function(void *list, gpu_host_fn fn, void *arg)
 {
 	return ze_list_call(list, fn, arg);
 }
 
-/* A list of Level Zero cannot write a word of memory or wait for one, as a
- * stream of CUDA can. */
-static bool gpu_writes(int index)
-{
-	(void)index;
-	return false;
-}
-
-static int gpu_write_value(int index, struct ze_list *list, void *word,
-			   uint32_t value)
-{
-	(void)index;
-	(void)list;
-	(void)word;
-	(void)value;
-	return GPU_NOT_SUPPORTED;
-}
-
-static int gpu_wait_value(int index, struct ze_list *list, void *word,
-			  uint64_t value)
-{
-	(void)index;
-	(void)list;
-	(void)word;
-	(void)value;
-	return GPU_NOT_SUPPORTED;
-}
-
-static int gpu_word_alloc(void **at)
-{
-	(void)at;
-	return GPU_NOT_SUPPORTED;
-}
-
 /* ---- kernels ---- */
 
-/* The kernels of each type are one module, as SPIR-V, which the
- * driver compiles. */
-static int gpu_module_of(const struct launch *l)
-{
-	return (int)l->module;
-}
-
-static const struct image *gpu_image(int module, int i)
-{
-	char name[32];
-
-	snprintf(name, sizeof(name), "spirv_%s",
-		 launch_module_name((enum launch_module)module));
-	return i ? NULL : image_find(name);
-}
-
 /* The device may lack something that the module needs, such as float64. */
-static bool gpu_wrong_image(int error)
+static bool ze_wrong_image(int error)
 {
 	return error == ZE_BUILD_FAILURE || error == ZE_LINK_FAILURE ||
 	       error == ZE_INVALID_NATIVE_BINARY ||
 	       error == ZE_UNSUPPORTED_FEATURE;
 }
 
-static dicomm_result_t gpu_compile(int index, int module, void **code,
-				   char *why, size_t len)
+static dicomm_result_t ze_compile(int index, int module, void **code, char *why,
+				  size_t len)
 {
 	(void)index;
 	(void)module;
@@ -732,7 +660,7 @@ static void tell_log(ze_log log)
 
 /* Devices of one context access each other's memory without further calls, if
  * they can at all. */
-static int gpu_peer(int index, int other)
+static int ze_peer(int index, int other)
 {
 	const struct ze_place *from = &ze_places[index];
 	const struct ze_place *to = &ze_places[other];
@@ -745,40 +673,43 @@ static int gpu_peer(int index, int other)
 	return error || can ? error : ZE_UNSUPPORTED_FEATURE;
 }
 
-static int gpu_module_load(ze_module *m, const void *code, size_t bytes)
+static int ze_module_load(void **m, const void *code, size_t bytes)
 {
 	const struct ze_place *place = &ze_places[entered];
 	const ze_module_desc desc = {.type = ZE_MODULE_DESC,
 				     .format = ZE_FORMAT_SPIRV,
 				     .bytes = bytes,
 				     .code = code};
+	ze_module made = NULL;
 	ze_log log = NULL;
 	int error;
 
-	error = (int)ze.module_create(place->context, place->device, &desc, m,
-				      &log);
+	error = (int)ze.module_create(place->context, place->device, &desc,
+				      &made, &log);
+	*m = made;
 	tell_log(log);
 	return error;
 }
 
 /* The kernel accesses memory beyond its arguments: a fold computes the
  * addresses of further sources. So it needs indirect access. */
-static int ze_module_function(ze_kernel *kernel, ze_module m, const char *name)
+static int ze_module_function(void **function, void *m, const char *name)
 {
 	const ze_kernel_desc desc = {.type = ZE_KERNEL_DESC, .name = name};
-	int error = (int)ze.kernel_create(m, &desc, kernel);
+	ze_kernel kernel = NULL;
+	int error = (int)ze.kernel_create(m, &desc, &kernel);
 
 	if (!error)
-		error = (int)ze.group_size(*kernel, LAUNCH_BLOCK, 1, 1);
+		error = (int)ze.group_size(kernel, LAUNCH_BLOCK, 1, 1);
 	if (!error)
-		error = (int)ze.indirect(*kernel, ZE_INDIRECT_ALL);
+		error = (int)ze.indirect(kernel, ZE_INDIRECT_ALL);
+	*function = kernel;
 	return error;
 }
 
-static int ze_launch(ze_kernel kernel, unsigned blocks, unsigned by,
-		     unsigned bz, unsigned threads, unsigned ty, unsigned tz,
-		     unsigned shared, struct ze_list *list, void **args,
-		     void **extra)
+static int ze_launch(void *kernel, unsigned blocks, unsigned by, unsigned bz,
+		     unsigned threads, unsigned ty, unsigned tz,
+		     unsigned shared, void *list, void **args, void **extra)
 {
 	(void)by;
 	(void)bz;
@@ -793,57 +724,73 @@ static int ze_launch(ze_kernel kernel, unsigned blocks, unsigned by,
 /* ---- the shape of the others ---- */
 
 /* A list that is not immediate runs when the user executes it, or never.
- * gpu/device.h refuses it like a captured stream. Loaders that are too old to
+ * gpu/stream.c refuses it like a captured stream. Loaders that are too old to
  * tell fail here, and the list is accepted. */
-static int ze_capturing(struct ze_list *list, uint8_t *immediate)
+static int ze_capturing(void *list, int *immediate)
 {
-	return ze_list_is_immediate(list, immediate);
+	uint8_t is = ZE_IMMEDIATE;
+	int error = ze_list_is_immediate(list, &is);
+
+	*immediate = is;
+	return error;
 }
 
-static const struct {
-	int (*alloc)(void **, size_t);
-	int (*free)(void *);
-	int (*range)(void **, size_t *, void *);
-	int (*ipc_get)(ze_ipc *, void *);
-	int (*ipc_close)(void *);
-	int (*host_alloc)(void **, size_t, unsigned);
-	int (*host_register)(void *, size_t, unsigned);
-	int (*host_unregister)(void *);
-	int (*host_pointer)(void **, void *, unsigned);
-	int (*capturing)(struct ze_list *, uint8_t *);
-	int (*priorities)(int *, int *);
-	int (*stream_create)(struct ze_list **, unsigned, int);
-	int (*module_function)(ze_kernel *, ze_module, const char *);
-	int (*launch)(ze_kernel, unsigned, unsigned, unsigned, unsigned,
-		      unsigned, unsigned, unsigned, struct ze_list *, void **,
-		      void **);
-	int (*event_create)(struct ze_mark **, unsigned);
-	int (*event_destroy)(struct ze_mark *);
-	int (*event_record)(struct ze_mark *, struct ze_list *);
-	int (*event_query)(struct ze_mark *);
-	int (*wait_event)(struct ze_list *, struct ze_mark *, unsigned);
-} api = {
-	.alloc = ze_alloc,
-	.free = ze_free,
-	.range = ze_range,
-	.ipc_get = ze_ipc_get,
-	.ipc_close = ze_ipc_close,
-	.host_alloc = ze_host_alloc,
-	.host_register = ze_host_register,
-	.host_unregister = ze_host_unregister,
-	.host_pointer = ze_host_pointer,
-	.capturing = ze_capturing,
-	.priorities = ze_priorities,
-	.stream_create = ze_stream_create,
-	.module_function = ze_module_function,
-	.launch = ze_launch,
-	.event_create = ze_event_create,
-	.event_destroy = ze_mark_destroy,
-	.event_record = ze_mark_set,
-	.event_query = ze_mark_query,
-	.wait_event = ze_wait_event,
+_Static_assert(sizeof(ze_ipc) == sizeof(((struct accel_handle *)0)->vendor),
+	       "handle");
+
+/* Lists have no captures into graphs, write no words of memory, and wait for
+ * none: see stream_wait.h. */
+static struct gpu_driver ze_gpu = {
+	.kind = "ze",
+	.vendor = "Intel",
+	.images = "spirv",
+	.captured = "is a command list that is not immediate",
+	.out_of_memory = ZE_OUT_OF_DEVICE_MEMORY,
+	.out_of_host_memory = ZE_OUT_OF_HOST_MEMORY,
+	.not_supported = ZE_UNSUPPORTED_FEATURE,
+	.not_ready = ZE_NOT_READY,
+	.capture_none = ZE_IMMEDIATE,
+	.load = ze_load,
+	.error_text = ze_error_text,
+	.enter = ze_enter,
+	.units = ze_units,
+	.details = ze_details,
+	.owner = ze_owner,
+	.has_dmabuf = ze_has_dmabuf,
+	.buffer_id = ze_buffer_id,
+	.peer = ze_peer,
+	.ipc_open = ze_ipc_open,
+	.range_fd = ze_range_fd,
+	.stream_open = ze_stream_open,
+	.stream_close = ze_stream_close,
+	.copy = ze_copy,
+	.wrong_image = ze_wrong_image,
+	.compile = ze_compile,
+	.module_load = ze_module_load,
+	.waits_probe = ze_stream_wait_probe,
+	.writes_probe = gpu_event_probe,
+	.api = {.alloc = ze_alloc,
+		.free = ze_free,
+		.range = ze_range,
+		.ipc_get = ze_ipc_get,
+		.ipc_close = ze_ipc_close,
+		.host_alloc = ze_host_alloc,
+		.host_register = ze_host_register,
+		.host_unregister = ze_host_unregister,
+		.host_pointer = ze_host_pointer,
+		.host_function = ze_host_function,
+		.capturing = ze_capturing,
+		.priorities = ze_priorities,
+		.stream_create = ze_stream_create,
+		.stream_destroy = ze_stream_close,
+		.module_function = ze_module_function,
+		.launch = ze_launch,
+		.event_create = ze_event_create,
+		.event_destroy = ze_event_destroy,
+		.event_record = ze_event_record,
+		.event_query = ze_event_query,
+		.wait_event = ze_wait_event},
+	GPU_LOCKS,
 };
 
-#include "src/accel/gpu/backend.h"
-
-const struct accel accel_ze = GPU_ACCEL;
+GPU_ACCEL(ze, NULL, ze, ze_stream_wait_held, NULL)
