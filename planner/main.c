@@ -154,6 +154,11 @@ static int view_job(const struct options *o, struct job *j, struct plan *p,
 			printf("%s: good\n", o->plan[0]);
 		return wrong ? NO_GOOD : DONE;
 	}
+	if (o->cost && j->model.experts.count) {
+		input_complain("--cost: %s: wanted a dense model, not %s",
+			       o->cost, j->model.name);
+		return NO_GOOD;
+	}
 	check_plan(j, p, print_unless_memory, &wrong);
 	if (wrong)
 		return NO_GOOD;
@@ -305,6 +310,12 @@ static int measure(const struct options *o)
 	    !need("--out", o->out) || !need("--seq", o->seq ? o : NULL) ||
 	    !model_open(&m, o->model))
 		return USAGE;
+	if (m.experts.count || m.latent.key_value) {
+		input_complain("measure: --model: %s: wanted a dense model "
+			       "with keys and values of each head",
+			       m.name);
+		return USAGE;
+	}
 	return measure_profile(&m, o->seq, o->micro_batch ? o->micro_batch : 8,
 			       o->device, o->python ? o->python : "python3",
 			       o->out)

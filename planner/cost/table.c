@@ -62,11 +62,28 @@ double table_boundary_bytes(const struct job *j, int micro_batch)
  * attention not kept (as FlashAttention does). Of the 24, 16 are of a
  * feed-forward part of 4 h.
  */
-static double block_bytes(const struct model *m, double tokens, int tp)
+static double block_bytes(const struct model *m, int unit, double tokens,
+			  int tp)
 {
-	double h = m->hidden, wide = (double)m->ffn * (m->gated ? 3 : 2);
+	double h = m->hidden, wide = m->gated ? 3 : 2;
 
+	wide *= model_is_mixed(m, unit) ? m->experts.shared : m->ffn;
 	return tokens * (m->element / 2.0) * (10 * h + (8 * h + 2 * wide) / tp);
+}
+
+/* Of its experts: the same of each, what comes in and goes out of them, and
+ * what the router says, in 32 bits. */
+static double expert_bytes(const struct model *m, int unit, double tokens,
+			   int tp)
+{
+	const struct experts *e = &m->experts;
+	double h = m->hidden, wide = (double)e->width * (m->gated ? 3 : 2);
+
+	if (!model_is_mixed(m, unit))
+		return 0;
+	return tokens * e->active * (m->element / 2.0) *
+		       (4 * h + 2 * wide / tp) +
+	       tokens * 8 * e->count;
 }
 
 static double unit_bytes(const struct model *m, int unit, double tokens, int tp)
@@ -76,7 +93,8 @@ static double unit_bytes(const struct model *m, int unit, double tokens, int tp)
 	if (unit == m->layers + 1) /* logits, and their softmax, in 32 bits */
 		return tokens *
 		       (8.0 * m->vocab / tp + 2.0 * m->element * m->hidden);
-	return block_bytes(m, tokens, tp);
+	return block_bytes(m, unit, tokens, tp) +
+	       expert_bytes(m, unit, tokens, tp);
 }
 
 /* Four in a block, two each way; the embedding and the head need one each. */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/input/experts.h"
+
 enum {
 	GATED = 1 << 0,
 	TIED = 1 << 1,       /* unless tie_word_embeddings says otherwise */
@@ -15,10 +17,12 @@ enum {
 	LAYER_NORM = 1 << 6, /* with a bias; else one weight for each */
 	ONE_NORM = 1 << 7,   /* of a block; else two */
 	FOUR_NORMS = 1 << 8,
-	QK_NORM = 1 << 9,     /* of query and key, by head */
-	EMBED_NORM = 1 << 10, /* behind the embedding */
-	POSITIONS = 1 << 11,  /* learned ones */
-	ONE_KV = 1 << 12,     /* multi-query, unless it is said not to be */
+	QK_NORM = 1 << 9,       /* of query and key, by head */
+	EMBED_NORM = 1 << 10,   /* behind the embedding */
+	POSITIONS = 1 << 11,    /* learned ones */
+	ONE_KV = 1 << 12,       /* multi-query, unless it is said not to be */
+	WIDE_QK_NORM = 1 << 13, /* of query and key, over all heads */
+	KV_PAIRS = 1 << 14,     /* of blocks, if it is said */
 	BIASES = QKV_BIAS | OUT_BIAS | FFN_BIAS,
 };
 
@@ -31,6 +35,10 @@ static const struct family {
 	{"baichuan", GATED, 0, 0},
 	{"bloom", TIED | BIASES | LAYER_NORM | EMBED_NORM, 0, 0},
 	{"cohere", GATED | TIED | ONE_NORM, 0, 0},
+	{"dbrx", GATED, 0, 0},
+	{"deepseek", GATED, 0, 0},
+	{"deepseek_v2", GATED, 0, 0},
+	{"deepseek_v3", GATED, 0, 0},
 	{"falcon", TIED | LAYER_NORM, 0, 0},
 	{"gemma", GATED | TIED, 0, 0},
 	{"gemma2", GATED | TIED | FOUR_NORMS, 0, 0},
@@ -41,18 +49,31 @@ static const struct family {
 	{"gpt_neo", TIED | OUT_BIAS | FFN_BIAS | LAYER_NORM | POSITIONS, 2048,
 	 0},
 	{"gpt_neox", BIASES | LAYER_NORM, 0, 0},
+	{"gpt_oss", GATED | BIASES, 0, 0},
 	{"gptj", FFN_BIAS | HEAD_BIAS | LAYER_NORM | ONE_NORM, 0, 0},
 	{"granite", GATED, 0, 0},
+	{"granitemoe", GATED | TIED, 0, 0},
+	{"granitemoeshared", GATED | TIED, 0, 0},
+	{"hunyuan", GATED | TIED | QK_NORM | KV_PAIRS, 0, 0},
+	{"hunyuan_v1_moe", GATED | TIED | QK_NORM | KV_PAIRS, 0, 0},
 	{"internlm2", GATED, 0, 0},
+	{"kimi_k2", GATED, 0, 0},
 	{"llama", GATED, 0, 0},
+	{"llama4_text", GATED, 0, 0},
+	{"llama_moe", GATED, 0, 0},
 	{"mistral", GATED, 0, 0},
+	{"mixtral", GATED, 0, 0},
 	{"mpt", TIED, 0, 0},
 	{"nemotron", LAYER_NORM, 0, 0},
+	{"olmoe", GATED | WIDE_QK_NORM, 0, 0},
 	{"opt", TIED | BIASES | LAYER_NORM | POSITIONS, 2048, 2},
 	{"phi", BIASES | HEAD_BIAS | LAYER_NORM | ONE_NORM, 0, 0},
 	{"phi3", GATED, 0, 0},
+	{"phimoe", GATED | LAYER_NORM | HEAD_BIAS, 0, 0},
 	{"qwen2", GATED | QKV_BIAS, 0, 0},
+	{"qwen2_moe", GATED | QKV_BIAS, 0, 0},
 	{"qwen3", GATED | QK_NORM, 0, 0},
+	{"qwen3_moe", GATED | QK_NORM, 0, 0},
 	{"smollm3", GATED | TIED, 0, 0},
 	{"starcoder2", TIED | BIASES | LAYER_NORM, 0, 0},
 };
@@ -80,28 +101,6 @@ static bool is_one_of(const char *name, const char *const *list)
 		if (!strcmp(name, list[i]))
 			return true;
 	return false;
-}
-
-static void refuse_experts(struct input *in, const char *type)
-{
-	static const char *const keys[] = {"num_local_experts", "num_experts",
-					   "n_routed_experts",
-					   "moe_num_experts", NULL};
-	static const char *const names[] = {
-		"dbrx",   "deepseek_v2", "deepseek_v3", "gpt_oss", "jamba",
-		"llama4", "llama4_text", "mixtral",     "arctic",  NULL};
-	static const char text[] = "a dense model: a mixture of experts is not "
-				   "planned for";
-
-	if (is_one_of(type, names) || strstr(type, "moe"))
-		input_wrong(in, "model_type",
-			    json_object_get(in->root, "model_type"), text);
-	for (int i = 0; keys[i]; i++) {
-		json_t *v = json_object_get(in->root, keys[i]);
-
-		if (json_is_integer(v) && json_integer_value(v) > 1)
-			input_wrong(in, keys[i], v, text);
-	}
 }
 
 /* Half of such a model would be planned as if it were all. */
@@ -139,7 +138,7 @@ static void refuse_other_shapes(struct input *in, const char *type)
 
 static void refuse_unknown(struct input *in, const char *type)
 {
-	char list[640];
+	char list[1024];
 	size_t n = 0;
 
 	/* Of an inner model, its own family counts. */
@@ -159,7 +158,7 @@ void family_refuse(struct input *in)
 {
 	const char *type = type_of(in);
 
-	refuse_experts(in, type);
+	experts_refuse(in, type);
 	refuse_other_shapes(in, type);
 	refuse_unknown(in, type);
 }
@@ -190,6 +189,21 @@ static unsigned falcon(struct input *in, int heads, struct family_shape *m)
 				   "num_ln_in_parallel_attn", 1, 2, 2) == 1)
 		has |= ONE_NORM;
 	return has;
+}
+
+/* MPT and DBRX say it in an object of their own. */
+static void grouped(struct input *in, int heads, struct family_shape *m)
+{
+	const json_t *attention = json_object_get(in->root, "attn_config");
+	const char *type;
+
+	if (!json_is_object(attention))
+		return;
+	type = input_text(in, attention, "attn_config", "attn_type", "");
+	m->kv_heads = (int)input_integer(in, attention, "attn_config",
+					 "kv_n_heads", 1, heads, m->kv_heads);
+	if (!strcmp(type, "multiquery_attention"))
+		m->kv_heads = 1;
 }
 
 /* Of a file without a family: by its activation. */
@@ -236,6 +250,7 @@ void family_read(struct input *in, int heads, struct family_shape *m)
 
 	if (!strcmp(type, "falcon"))
 		has |= falcon(in, heads, m);
+	grouped(in, heads, m);
 	if (has & ONE_KV && flag(in, "multi_query", true))
 		m->kv_heads = 1;
 	has = biases(in, has);
@@ -246,7 +261,13 @@ void family_read(struct input *in, int heads, struct family_shape *m)
 	m->out_bias = has & OUT_BIAS;
 	m->ffn_bias = has & FFN_BIAS;
 	m->head_bias = has & HEAD_BIAS;
-	m->qk_norm = has & QK_NORM;
+	if (has & QK_NORM)
+		m->qk_norm = 2;
+	if (has & WIDE_QK_NORM)
+		m->qk_norm = heads + m->kv_heads;
+	if (has & KV_PAIRS && flag(in, "use_cla", false))
+		m->kv_every = (int)input_integer(
+			in, in->root, NULL, "cla_share_factor", 1, 1024, 2);
 	m->embed_norm = has & EMBED_NORM;
 	m->norm = has & LAYER_NORM ? 2 : 1;
 	m->norms = has & ONE_NORM ? 1 : has & FOUR_NORMS ? 4 : 2;

@@ -13,13 +13,15 @@ struct family_shape {
 	int positions; /* learned ones; 0: none */
 	bool gated, tied;
 	bool tied_said; /* by its file, not by its family */
-	bool qkv_bias, out_bias, ffn_bias, head_bias, qk_norm, embed_norm;
+	bool qkv_bias, out_bias, ffn_bias, head_bias, embed_norm;
+	int qk_norm; /* parameters of the norms of queries and keys, in heads */
+	int kv_every;    /* blocks that share keys and values */
 	int norms, norm; /* of a block; parameters of one, in widths */
 };
 
 /* Of a model with so many heads, whose kv_heads are set. */
 void family_read(struct input *in, int heads, struct family_shape *m);
-/* Whoever is no dense decoder, or is not known, is refused by name: before
+/* Whoever is no decoder, or is not known, is refused by name: before
  * sizes are asked for that such a file has not. */
 void family_refuse(struct input *in);
 

@@ -11,17 +11,32 @@
 
 #include <stdbool.h>
 
+#include "planner/input/experts.h"
+
 #define MODEL_UNITS_MOST 1026
+
+/* Attention whose keys and values are kept as one narrow vector, and whose
+ * queries may come from another one. */
+struct latent {
+	int key_value, query; /* widths; 0: none */
+	int plain, rope;      /* of a query and key head: without and with
+			       * positions */
+	int value;            /* of a value head */
+};
 
 struct model {
 	char name[64];
 	int layers, hidden, heads, kv_heads, head_width, ffn, vocab;
+	struct experts experts;
+	struct latent latent;
+	int kv_every;   /* blocks that share keys and values; as a rule 1 */
 	int embed;      /* width of the embedding; as a rule hidden */
 	int positions;  /* learned ones; 0: none */
 	bool gated;     /* three matrices in the feed-forward part, not two */
 	bool tied;      /* embedding and head share their matrix */
 	bool tied_said; /* by its file, not by its family */
-	bool qkv_bias, out_bias, ffn_bias, head_bias, qk_norm, embed_norm;
+	bool qkv_bias, out_bias, ffn_bias, head_bias, embed_norm;
+	int qk_norm;     /* parameters of the norms of queries and keys */
 	int norms, norm; /* of a block; parameters of one, in widths */
 	int element; /* bytes of a weight, a gradient and an activation: 2, 4 */
 	/* Of what the optimizer keeps of a parameter. Adam: two moments of
@@ -32,6 +47,13 @@ struct model {
 
 /* False after a message. */
 bool model_open(struct model *m, const char *file);
+
+/* Has a unit experts? */
+static inline bool model_is_mixed(const struct model *m, int unit)
+{
+	return unit > 0 && unit <= m->layers &&
+	       experts_has(&m->experts, unit - 1);
+}
 
 static inline int model_units(const struct model *m)
 {
@@ -44,7 +66,13 @@ static inline int model_units(const struct model *m)
 double model_shared_params(const struct model *m);
 double model_params(const struct model *m, int unit);
 double model_split_params(const struct model *m, int unit);
-/* Floating-point operations of a forward pass over so many sequences. */
+/* Of the latter, those of experts that not all tokens take. */
+double model_expert_params(const struct model *m, int unit);
+/* Of the first, those that one token passes through. */
+double model_active_params(const struct model *m, int unit);
+/* Floating-point operations of a forward pass over so many sequences; of these
+ * the ones of experts, which have as much to do as each other. */
 double model_flops(const struct model *m, int unit, double sequences, int seq);
+double model_expert_flops(const struct model *m, int unit, double tokens);
 
 #endif
