@@ -135,6 +135,56 @@ static void check_batch(struct checking *c)
 		check_weight(c, i);
 }
 
+/* Two pipelines that share experts go in step. */
+static void check_alike(struct checking *c, int a, int b)
+{
+	const struct plan_pipeline *x = &c->p->pipeline[a];
+	const struct plan_pipeline *y = &c->p->pipeline[b];
+	bool same = x->stages == y->stages;
+
+	if (x->micro_batch != y->micro_batch ||
+	    x->micro_batches != y->micro_batches)
+		say(c,
+		    "pipelines[%d]: %d micro-batches of %d: wanted %d of %d, "
+		    "those of pipelines[%d], with which it shares experts",
+		    b, y->micro_batches, y->micro_batch, x->micro_batches,
+		    x->micro_batch, a);
+	for (int s = 0; same && s < x->stages; s++)
+		same = x->stage[s].first == y->stage[s].first &&
+		       x->stage[s].last == y->stage[s].last;
+	if (!same)
+		say(c,
+		    "pipelines[%d].stages: wanted the layers of those of "
+		    "pipelines[%d], with which it shares experts",
+		    b, a);
+}
+
+static void check_experts(struct checking *c)
+{
+	const struct plan *p = c->p;
+	int experts = c->j->model.experts.count;
+
+	if (p->experts < 2)
+		return;
+	if (!experts)
+		say(c, "expert_parallel: %d: wanted 1: %s has no experts",
+		    p->experts, c->j->model.name);
+	else if (c->j->measured)
+		say(c,
+		    "expert_parallel: %d: wanted 1 with a profile, which does "
+		    "not tell it",
+		    p->experts);
+	else if (experts % p->experts || p->pipelines % p->experts)
+		say(c,
+		    "expert_parallel: %d: wanted a divisor of the %d experts "
+		    "and of the %d pipelines",
+		    p->experts, experts, p->pipelines);
+	else
+		for (int i = 0; i < p->pipelines; i++)
+			if (i % p->experts)
+				check_alike(c, i - i % p->experts, i);
+}
+
 /* Whoever waits for each message cannot be ahead of it. */
 static void check_ahead(struct checking *c)
 {
@@ -190,6 +240,7 @@ int check_plan(struct job *j, const struct plan *p, check_say *tell, void *ctx)
 	check_ranks(&c);
 	check_batch(&c);
 	check_ahead(&c);
+	check_experts(&c);
 	if (!c.wrong)
 		check_memory(&c);
 	return c.wrong;

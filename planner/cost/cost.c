@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/cost/route.h"
 #include "planner/input/input.h"
 
 /*
@@ -60,7 +61,7 @@ static const struct table *stage_table(struct costing *k, int i,
 	uint32_t node = f->links->node_of[s->rank[0]];
 
 	return table_of(k->j, f->kind_of[node], s->tp,
-			k->p->pipeline[i].micro_batch);
+			k->p->pipeline[i].micro_batch, plan_experts(k->p));
 }
 
 /* Where a group spans nodes: the slowest of its kinds, and what its
@@ -77,7 +78,8 @@ static bool widen(struct costing *k, int i, const struct plan_stage *s,
 	for (int r = 1; r < s->tp; r++) {
 		uint32_t node = f->links->node_of[s->rank[r]];
 		const struct table *t =
-			table_of(k->j, f->kind_of[node], s->tp, micro_batch);
+			table_of(k->j, f->kind_of[node], s->tp, micro_batch,
+				 plan_experts(k->p));
 
 		apart |= node != f->links->node_of[s->rank[0]];
 		if (!t || t->missing)
@@ -128,7 +130,9 @@ static bool cost_stage(struct costing *k, int i, int at)
 	c->backward = t->backward[s->last + 1] - t->backward[s->first];
 	c->update = table_update(t, s->first, s->last);
 	if (k->p->zero)
-		c->update /= k->p->pipelines;
+		c->update *=
+			table_spread(t, s->first, s->last, k->p->pipelines) /
+			table_params(t, s->first, s->last);
 	if (!widen(k, i, s, c))
 		return false;
 	if (s->recompute)
@@ -139,8 +143,117 @@ static bool cost_stage(struct costing *k, int i, int at)
 	k->c->fits &= c->memory.total <= c->memory.limit;
 	sim->node = k->j->fleet.links->node_of[s->rank[0]];
 	sim->island = k->j->fleet.links->island_of[sim->node];
-	sim->forward = c->forward;
-	sim->backward = c->backward;
+	return true;
+}
+
+/* ---- experts ---- */
+
+/* Of a stage, by its nodes: others that send tokens out of them. */
+static void crowd_routes(struct costing *k, int first, int at, int *others)
+{
+	const uint32_t *node_of = k->j->fleet.links->node_of;
+
+	for (int e = 0; e < plan_experts(k->p); e++)
+		others[e] = k->crowd[node_of[k->p->pipeline[first + e]
+						     .stage[at]
+						     .rank[0]]];
+}
+
+/* Pipelines that share experts go in step: each pass takes as long as that of
+ * the slowest, and what tokens take to their experts and back. */
+static bool cost_experts(struct costing *k, int first, int at)
+{
+	int n = plan_experts(k->p);
+	struct route_team *team = calloc((size_t)n, sizeof(*team));
+	int *others = calloc((size_t)n, sizeof(*others));
+	const struct plan_pipeline *l = &k->p->pipeline[first];
+	const struct table *t = stage_table(k, first, &l->stage[at]);
+	bool again = false;
+	double forward = 0, backward = 0, seconds = NAN;
+
+	if (team && others && t) {
+		for (int e = 0; e < n; e++) {
+			const struct plan_stage *s = &l[e].stage[at];
+			struct cost_stage *c =
+				&k->c->pipeline[first + e].stage[at];
+
+			team[e] = (struct route_team){s->rank, s->tp};
+			forward = fmax(forward, c->forward);
+			backward = fmax(backward, c->backward);
+			again |= s->recompute;
+		}
+		crowd_routes(k, first, at, others);
+		seconds =
+			table_mixed(t, l->stage[at].first, l->stage[at].last) *
+			route_seconds(k->j, team, others, n, l->micro_batch);
+	}
+	for (int e = 0; e < n; e++) {
+		struct cost_stage *c = &k->c->pipeline[first + e].stage[at];
+
+		c->route = seconds;
+		c->forward = forward + seconds;
+		c->backward = backward + seconds * (again ? 2 : 1);
+	}
+	free(team);
+	free(others);
+	return !isnan(seconds);
+}
+
+/* Stages of a node whose experts are on several nodes share its way. */
+static void count_routes(struct costing *k)
+{
+	const uint32_t *node_of = k->j->fleet.links->node_of;
+	const struct plan *p = k->p;
+	int *seen = calloc(k->j->fleet.nodes, sizeof(*seen)), n = 0;
+
+	memset(k->crowd, 0, k->j->fleet.nodes * sizeof(*k->crowd));
+	for (int i = 0; seen && i < p->pipelines; i += plan_experts(p)) {
+		for (int s = 0; s < p->pipeline[i].stages; s++) {
+			const struct plan_stage *st = &p->pipeline[i].stage[s];
+			const struct table *t = stage_table(k, i, st);
+			bool apart = false;
+
+			n++;
+			for (int e = 1; e < plan_experts(p); e++)
+				apart |= node_of[p->pipeline[i + e]
+							 .stage[s]
+							 .rank[0]] !=
+					 node_of[st->rank[0]];
+			if (!apart || !t ||
+			    !table_mixed(t, st->first, st->last))
+				continue;
+			for (int e = 0; e < plan_experts(p); e++) {
+				uint32_t node = node_of
+					[p->pipeline[i + e].stage[s].rank[0]];
+
+				k->crowd[node] += seen[node] != n;
+				seen[node] = n;
+			}
+		}
+	}
+	free(seen);
+}
+
+static bool cost_passes(struct costing *k)
+{
+	const struct plan *p = k->p;
+
+	if (plan_experts(p) > 1)
+		count_routes(k);
+	for (int i = 0; i < p->pipelines && plan_experts(p) > 1;
+	     i += plan_experts(p))
+		for (int s = 0; s < p->pipeline[i].stages; s++)
+			if (!cost_experts(k, i, s))
+				return false;
+	for (int i = 0; i < p->pipelines; i++) {
+		for (int s = 0; s < p->pipeline[i].stages; s++) {
+			const struct cost_stage *c =
+				&k->c->pipeline[i].stage[s];
+
+			k->sim[i].stage[s].forward = c->forward;
+			k->sim[i].stage[s].backward = c->backward;
+		}
+	}
 	return true;
 }
 
@@ -197,10 +310,11 @@ static void find_crowds(struct costing *k)
 
 /* All-reduce; with ZeRO, reduce-scatter and all-gathers. */
 static double sum_seconds(struct costing *k, const uint32_t *rank,
-			  const int *width, const int *others, double bytes)
+			  const int *width, const int *others, int n,
+			  double bytes)
 {
 	struct wire *w = &k->j->wire;
-	int n = k->p->pipelines, by = k->p->rings ? WIRE_RING : 0;
+	int by = k->p->rings ? WIRE_RING : 0;
 
 	if (!k->p->zero)
 		return wire_collective(w, WIRE_ALLREDUCE + by, rank, width,
@@ -212,15 +326,53 @@ static double sum_seconds(struct costing *k, const uint32_t *rank,
 				       others, n, bytes);
 }
 
-static double group_bytes(struct costing *k, const struct cost_group *g)
+/* Of all units; and of these, those of experts. */
+static bool group_bytes(struct costing *k, const struct cost_group *g,
+			double *bytes, double *experts)
 {
 	const struct plan_stage *s =
 		&k->p->pipeline[0]
 			 .stage[cost_stage_of(&k->p->pipeline[0], g->first)];
 	const struct table *t = stage_table(k, 0, s);
 
-	return t ? table_whole(t, g->first, g->last) * k->j->model.element
-		 : NAN;
+	if (!t)
+		return false;
+	*bytes = table_whole(t, g->first, g->last) * k->j->model.element;
+	*experts =
+		table_experts_whole(t, g->first, g->last) * k->j->model.element;
+	return true;
+}
+
+/* Experts that are spread over pipelines are summed by those that have the
+ * same ones: as many sums at once, which share the ways of nodes. */
+static double sum_experts(struct costing *k, const uint32_t *rank,
+			  const int *width, const int *others, double bytes)
+{
+	const uint32_t *node_of = k->j->fleet.links->node_of;
+	int e = plan_experts(k->p), n = k->p->pipelines / e;
+	uint32_t *own = calloc((size_t)n, sizeof(*own));
+	int *wide = calloc(2 * (size_t)n, sizeof(*wide));
+	double most = own && wide ? 0 : NAN;
+
+	for (int at = 0; at < e && !isnan(most) && n > 1; at++) {
+		double seconds;
+
+		for (int i = 0; i < n; i++) {
+			int me = i * e + at, same = 0;
+
+			for (int b = 0; b < e; b++)
+				same += node_of[rank[i * e + b]] ==
+					node_of[rank[me]];
+			own[i] = rank[me];
+			wide[i] = width[me];
+			wide[n + i] = others[me] * same;
+		}
+		seconds = sum_seconds(k, own, wide, wide + n, n, bytes);
+		most = isnan(seconds) ? NAN : fmax(most, seconds);
+	}
+	free(own);
+	free(wide);
+	return most;
 }
 
 /* Pipelines whose first or last stage is on a node, for cost_shared(): they
@@ -281,7 +433,11 @@ static bool cost_sync(struct costing *k)
 	groups = cost_groups(k->p, &k->j->model, group);
 	find_crowds(k);
 	for (int g = 0; g < groups && good && n > 1; g++) {
-		double bytes = group_bytes(k, &group[g]), seconds;
+		double bytes, experts, seconds;
+
+		good = group_bytes(k, &group[g], &bytes, &experts);
+		if (!good)
+			break;
 
 		for (int i = 0; i < n; i++) {
 			const struct plan_pipeline *l = &k->p->pipeline[i];
@@ -293,7 +449,12 @@ static bool cost_sync(struct costing *k)
 			others[i] =
 				k->crowd[k->j->fleet.links->node_of[rank[i]]];
 		}
-		seconds = sum_seconds(k, rank, width, others, bytes);
+		if (plan_experts(k->p) > 1)
+			seconds = sum_seconds(k, rank, width, others, n,
+					      bytes - experts) +
+				  sum_experts(k, rank, width, others, experts);
+		else
+			seconds = sum_seconds(k, rank, width, others, n, bytes);
 		good = !isnan(seconds);
 		for (int i = 0; i < n; i++) {
 			const struct plan_pipeline *l = &k->p->pipeline[i];
@@ -421,7 +582,7 @@ bool cost_of(struct job *j, const struct plan *p, schedule_tell *tell,
 	bool good;
 
 	*out = (struct cost){.fits = true};
-	good = prepare(&k) && cost_sync(&k);
+	good = prepare(&k) && cost_passes(&k) && cost_sync(&k);
 	if (good) {
 		/* There is a node at least in each island. */
 		end = schedule_run(k.sim, p->pipelines, j->fleet.nodes,

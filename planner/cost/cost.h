@@ -15,6 +15,7 @@ struct cost_stage {
 	double sync;               /* gradients, and weights of ZeRO */
 	double sync_bytes;         /* of the stage that are summed */
 	double update;
+	double route;              /* of one pass: tokens to experts and back */
 	double send_bytes, send_s; /* to the next stage, one micro-batch */
 	struct memory memory;
 };

@@ -31,11 +31,12 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 	const struct fleet_type *type =
 		&j->fleet.type[j->fleet.kind[t->kind].type];
 	double params = table_params(t, first, last), state[3];
+	double spread = table_spread(t, first, last, replicas);
 
 	table_state_bytes(j, state);
-	out->weights = params * state[0] / (zero >= 3 ? replicas : 1);
-	out->gradients = params * state[1] / (zero >= 2 ? replicas : 1);
-	out->optimizer = params * state[2] / (zero >= 1 ? replicas : 1);
+	out->weights = state[0] * (zero >= 3 ? spread : params);
+	out->gradients = state[1] * (zero >= 2 ? spread : params);
+	out->optimizer = state[2] * (zero >= 1 ? spread : params);
 	out->in_flight =
 		memory_in_flight(at, stages, micro_batches, schedule, ahead);
 	if (recompute)

@@ -12,7 +12,8 @@ struct memory {
 };
 
 /* Of the units first to last, as stage `at` of `stages`. The state is spread
- * over `replicas` pipelines as ZeRO says: from 1 on the optimizer, from 2 on
+ * over `replicas` pipelines, that of experts over those that have the same
+ * ones, as ZeRO says: from 1 on the optimizer, from 2 on
  * the gradients, from 3 on the weights. */
 void memory_of(const struct job *j, const struct table *t, int first, int last,
 	       bool recompute, int at, int stages, int micro_batches,

@@ -16,6 +16,7 @@ bool job_open(struct job *j, const char *cluster, const char *model,
 	memset(j, 0, sizeof(*j));
 	j->seq = seq;
 	j->global_batch = global_batch;
+	j->imbalance = 1;
 	pthread_mutex_init(&j->lock, NULL);
 	if (!fleet_open(&j->fleet, cluster) || !model_open(&j->model, model) ||
 	    !wire_open(&j->wire, &j->fleet))
@@ -74,19 +75,20 @@ static double block_bytes(const struct model *m, int unit, double tokens,
 /* Of its experts: the same of each, what comes in and goes out of them, and
  * what the router says, in 32 bits. */
 static double expert_bytes(const struct model *m, int unit, double tokens,
-			   int tp)
+			   int tp, double load)
 {
 	const struct experts *e = &m->experts;
 	double h = m->hidden, wide = (double)e->width * (m->gated ? 3 : 2);
 
 	if (!model_is_mixed(m, unit))
 		return 0;
-	return tokens * e->active * (m->element / 2.0) *
+	return load * tokens * e->active * (m->element / 2.0) *
 		       (4 * h + 2 * wide / tp) +
 	       tokens * 8 * e->count;
 }
 
-static double unit_bytes(const struct model *m, int unit, double tokens, int tp)
+static double unit_bytes(const struct model *m, int unit, double tokens, int tp,
+			 double load)
 {
 	if (unit == 0)
 		return 0;
@@ -94,7 +96,7 @@ static double unit_bytes(const struct model *m, int unit, double tokens, int tp)
 		return tokens *
 		       (8.0 * m->vocab / tp + 2.0 * m->element * m->hidden);
 	return block_bytes(m, unit, tokens, tp) +
-	       expert_bytes(m, unit, tokens, tp);
+	       expert_bytes(m, unit, tokens, tp, load);
 }
 
 /* Four in a block, two each way; the embedding and the head need one each. */
@@ -127,8 +129,12 @@ static void computed_unit(struct job *j, const struct table *t, int unit,
 	const struct fleet_type *type =
 		&j->fleet.type[j->fleet.kind[t->kind].type];
 	const struct model *m = &j->model;
-	double forward = model_flops(m, unit, t->micro_batch, j->seq) /
-			 (type->flops * type->efficiency * t->tp);
+	double more = table_load(j, t->experts) - 1;
+	double flops = model_flops(m, unit, t->micro_batch, j->seq) +
+		       more * model_expert_flops(
+				      m, unit, (double)t->micro_batch * j->seq);
+	double forward = flops / (type->flops * type->efficiency * t->tp);
+	double experts = model_expert_params(m, unit);
 	bool block = unit > 0 && unit <= m->layers;
 	double state[3];
 
@@ -136,15 +142,25 @@ static void computed_unit(struct job *j, const struct table *t, int unit,
 	out[0] = forward + (block ? 2 : 1) * reduce_s * (unit <= m->layers);
 	out[1] = 2 * forward + (block ? 2 : 1) * reduce_s * (unit > 0);
 	/* Each byte of state is read and written once. */
-	out[2] = 2 * model_params(m, unit) / t->tp *
-		 (state[0] + state[1] + state[2]) / type->memory_per_s;
+	out[2] = 2 * (model_params(m, unit) - experts + experts / t->experts) /
+		 t->tp * (state[0] + state[1] + state[2]) / type->memory_per_s;
 }
 
-static double device_params(const struct model *m, int unit, int tp)
+double table_load(const struct job *j, int experts)
+{
+	double load = experts > 1 ? j->imbalance : 1;
+
+	return j->capacity > 0 ? fmin(load, j->capacity) : load;
+}
+
+static double device_params(const struct model *m, int unit, int tp,
+			    int experts)
 {
 	double split = model_split_params(m, unit);
+	double apart = model_expert_params(m, unit);
 
-	return model_params(m, unit) - split + split / tp;
+	return model_params(m, unit) - split +
+	       (split - apart + apart / experts) / tp;
 }
 
 /* ---- a table ---- */
@@ -164,6 +180,29 @@ double table_whole(const struct table *t, int first, int last)
 {
 	return t->whole[last + 1] - t->whole[first] -
 	       (table_is_whole(t, first, last) ? t->shared_whole : 0);
+}
+
+double table_experts(const struct table *t, int first, int last)
+{
+	return t->expert[last + 1] - t->expert[first];
+}
+
+double table_experts_whole(const struct table *t, int first, int last)
+{
+	return t->expert_whole[last + 1] - t->expert_whole[first];
+}
+
+double table_spread(const struct table *t, int first, int last, int pipelines)
+{
+	double experts = table_experts(t, first, last);
+
+	return (table_params(t, first, last) + experts * (t->experts - 1)) /
+	       pipelines;
+}
+
+int table_mixed(const struct table *t, int first, int last)
+{
+	return t->mixed[last + 1] - t->mixed[first];
 }
 
 double table_update(const struct table *t, int first, int last)
@@ -209,6 +248,7 @@ static void fill(struct job *j, struct table *t)
 	t->units = model_units(m);
 	for (int u = 0; u < t->units; u++) {
 		double kept = u == 0 ? 0 : tokens * m->hidden * m->element;
+		double experts = model_expert_params(m, u) / t->experts;
 
 		if (!j->measured)
 			computed_unit(j, t, u, reduce_s, s);
@@ -220,6 +260,7 @@ static void fill(struct job *j, struct table *t)
 		add(t->forward, u, s[0]);
 		add(t->backward, u, s[1]);
 		add(t->update, u, s[2]);
+		t->mixed[u + 1] = t->mixed[u] + model_is_mixed(m, u);
 		if (size) {
 			add(t->params, u, size->of[u][0]);
 			add(t->whole, u, size->of[u][0] * t->tp);
@@ -227,9 +268,13 @@ static void fill(struct job *j, struct table *t)
 			add(t->kept, u, size->of[u][2] * t->micro_batch);
 			continue;
 		}
-		add(t->params, u, device_params(m, u, t->tp));
-		add(t->whole, u, model_params(m, u));
-		add(t->active, u, unit_bytes(m, u, tokens, t->tp));
+		add(t->params, u, device_params(m, u, t->tp, t->experts));
+		add(t->expert, u, experts / t->tp);
+		add(t->whole, u,
+		    model_params(m, u) - model_expert_params(m, u) + experts);
+		add(t->expert_whole, u, experts);
+		add(t->active, u,
+		    unit_bytes(m, u, tokens, t->tp, table_load(j, t->experts)));
 		add(t->kept, u, kept);
 	}
 	find_shared(m, size, t);
@@ -237,13 +282,14 @@ static void fill(struct job *j, struct table *t)
 
 /* Its place, or the one that is free for it. */
 static size_t place_of(struct table *const *list, size_t room, int kind, int tp,
-		       int micro_batch)
+		       int micro_batch, int experts)
 {
-	int key[3] = {kind, tp, micro_batch};
+	int key[4] = {kind, tp, micro_batch, experts};
 	size_t i = hash_bytes(HASH_START, key, sizeof(key)) % room;
 
 	while (list[i] && (list[i]->kind != kind || list[i]->tp != tp ||
-			   list[i]->micro_batch != micro_batch))
+			   list[i]->micro_batch != micro_batch ||
+			   list[i]->experts != experts))
 		i = (i + 1) % room;
 	return i;
 }
@@ -260,7 +306,7 @@ static bool grow(struct job *j)
 
 		if (t)
 			larger[place_of(larger, room, t->kind, t->tp,
-					t->micro_batch)] = t;
+					t->micro_batch, t->experts)] = t;
 	}
 	free(j->table);
 	j->table = larger;
@@ -268,7 +314,8 @@ static bool grow(struct job *j)
 	return true;
 }
 
-const struct table *table_of(struct job *j, int kind, int tp, int micro_batch)
+const struct table *table_of(struct job *j, int kind, int tp, int micro_batch,
+			     int experts)
 {
 	struct table *t = NULL;
 	size_t at;
@@ -276,7 +323,7 @@ const struct table *table_of(struct job *j, int kind, int tp, int micro_batch)
 	pthread_mutex_lock(&j->lock);
 	if (2 * (size_t)j->tables >= j->table_room && !grow(j))
 		goto unlock;
-	at = place_of(j->table, j->table_room, kind, tp, micro_batch);
+	at = place_of(j->table, j->table_room, kind, tp, micro_batch, experts);
 	t = j->table[at];
 	if (t)
 		goto unlock;
@@ -286,6 +333,7 @@ const struct table *table_of(struct job *j, int kind, int tp, int micro_batch)
 	t->kind = kind;
 	t->tp = tp;
 	t->micro_batch = micro_batch;
+	t->experts = experts;
 	fill(j, t);
 	j->table[at] = t;
 	j->tables++;

@@ -14,14 +14,19 @@
 /* Sums over units: entry i is of the units before i. */
 struct table {
 	int kind, tp, micro_batch;
+	int experts; /* devices of other groups that hold some of them, and
+		      * this one: expert_parallel of a plan */
 	int units;
 	bool missing; /* the profile does not tell; why is in words */
 	char why[160];
 	double forward[MODEL_UNITS_MOST + 1], backward[MODEL_UNITS_MOST + 1];
 	double update[MODEL_UNITS_MOST + 1]; /* seconds */
 	double params[MODEL_UNITS_MOST + 1]; /* of one device */
+	/* Of these, those of experts; and units that have experts. */
+	double expert[MODEL_UNITS_MOST + 1];
+	int mixed[MODEL_UNITS_MOST + 1];
 	/* Parameters of the group, each once: what is to be summed. */
-	double whole[MODEL_UNITS_MOST + 1];
+	double whole[MODEL_UNITS_MOST + 1], expert_whole[MODEL_UNITS_MOST + 1];
 	/* Bytes of one device for one micro-batch in flight; and what is kept
 	 * of it where the rest is computed again. */
 	double active[MODEL_UNITS_MOST + 1], kept[MODEL_UNITS_MOST + 1];
@@ -35,6 +40,14 @@ bool table_is_whole(const struct table *t, int first, int last);
 /* Of units first to last, a shared matrix once. */
 double table_params(const struct table *t, int first, int last);
 double table_whole(const struct table *t, int first, int last);
+/* Of these, those of experts. */
+double table_experts(const struct table *t, int first, int last);
+double table_experts_whole(const struct table *t, int first, int last);
+/* Of one device, if its state is spread over so many pipelines, that of
+ * experts over those that have the same ones. */
+double table_spread(const struct table *t, int first, int last, int pipelines);
+/* Units of them that have experts. */
+int table_mixed(const struct table *t, int first, int last);
 double table_update(const struct table *t, int first, int last);
 
 /* All that a plan is costed by. */
@@ -44,6 +57,10 @@ struct job {
 	struct profile profile;
 	bool measured; /* is there a profile? */
 	struct wire wire;
+	/* Of the devices that share experts, the one with most to do has so
+	 * many times the mean; an expert takes so many times its part at most,
+	 * 0: all that come. Set before tables are asked for. */
+	double imbalance, capacity;
 	int seq, global_batch;
 	pthread_mutex_t lock; /* of what follows */
 	struct table **table; /* [table_room]: by hash */
@@ -57,7 +74,10 @@ bool job_open(struct job *j, const char *cluster, const char *model,
 void job_close(struct job *j);
 
 /* Lives as long as the job; NULL: out of memory. Any thread. */
-const struct table *table_of(struct job *j, int kind, int tp, int micro_batch);
+const struct table *table_of(struct job *j, int kind, int tp, int micro_batch,
+			     int experts);
+/* What the busiest of devices that share experts has to do, times the mean. */
+double table_load(const struct job *j, int experts);
 
 /* Of the bytes that hold a parameter, those of weight, gradient, and optimizer.
  */

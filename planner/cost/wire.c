@@ -150,7 +150,7 @@ double wire_collective(struct wire *w, int op, const uint32_t *rank,
 		       const int *width, const int *others, int n, double bytes)
 {
 	static const enum coll colls[] = {COLL_ALLREDUCE, COLL_REDUCE_SCATTER,
-					  COLL_ALLGATHER};
+					  COLL_ALLGATHER, COLL_ALLTOALL};
 	uint64_t asked = (uint64_t)bytes, key;
 	enum coll coll = colls[op & ~WIRE_RING];
 	struct links *l;

@@ -13,7 +13,12 @@
 
 #include "planner/input/fleet.h"
 
-enum wire_op { WIRE_ALLREDUCE, WIRE_REDUCE_SCATTER, WIRE_ALLGATHER };
+enum wire_op {
+	WIRE_ALLREDUCE,
+	WIRE_REDUCE_SCATTER,
+	WIRE_ALLGATHER,
+	WIRE_ALLTOALL
+};
 /* Added to one of them: by a ring, as other libraries do, whatever is fastest.
  */
 #define WIRE_RING 8

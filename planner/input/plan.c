@@ -175,10 +175,22 @@ static void read_words(struct plan *p, struct input *in)
 
 bool plan_open(struct plan *p, const char *file)
 {
-	static const char *const keys[] = {
-		"version",  "model", "sequence",    "global_batch", "schedule",
-		"overlap",  "zero",  "collectives", "pipelines",    "predicted",
-		"measured", "found", "remark",      "ahead",        NULL};
+	static const char *const keys[] = {"version",
+					   "model",
+					   "sequence",
+					   "global_batch",
+					   "schedule",
+					   "overlap",
+					   "zero",
+					   "collectives",
+					   "pipelines",
+					   "predicted",
+					   "measured",
+					   "found",
+					   "remark",
+					   "ahead",
+					   "expert_parallel",
+					   NULL};
 	struct input in;
 	json_t *list;
 	bool good;
@@ -196,6 +208,8 @@ bool plan_open(struct plan *p, const char *file)
 					     1, 1 << 24, -1);
 	p->zero = (int)input_integer(&in, in.root, NULL, "zero", 0, 3, 0);
 	p->ahead = (int)input_integer(&in, in.root, NULL, "ahead", 0, 1024, 0);
+	p->experts = (int)input_integer(&in, in.root, NULL, "expert_parallel",
+					1, MOST, 1);
 	read_words(p, &in);
 	list = input_array(&in, in.root, NULL, "pipelines");
 	for (size_t i = 0; i < json_array_size(list) && !in.bad; i++) {
@@ -250,5 +264,8 @@ json_t *plan_json(const struct plan *p)
 		"collectives", p->rings ? "ring" : "auto", "pipelines", list);
 	if (out && p->ahead)
 		json_object_set_new(out, "ahead", json_integer(p->ahead));
+	if (out && p->experts > 1)
+		json_object_set_new(out, "expert_parallel",
+				    json_integer(p->experts));
 	return out;
 }

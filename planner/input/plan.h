@@ -4,7 +4,7 @@
  *
  *   {"version": 1, "model": "opt-350m", "sequence": 2048, "global_batch": 256,
  *    "schedule": "1f1b", "overlap": "none", "zero": 0,
- *    "collectives": "auto", "ahead": 0,
+ *    "collectives": "auto", "ahead": 0, "expert_parallel": 1,
  *    "pipelines": [{"micro_batch": 2, "micro_batches": 64, "weight": 0.5,
  *       "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 11],
  *                   "recompute": false}, ...]}, ...]}
@@ -12,6 +12,10 @@
  * Layers are units of the model, first and last (planner/input/model.h). Each
  * pipeline holds all of them. weight, which may be missing, is its part of the
  * global batch, by which its gradients count; no other is allowed.
+ *
+ * expert_parallel (1 if it is missing): so many pipelines, one after the other
+ * in the list, hold the experts of each block between them. They have the same
+ * layers and micro-batches.
  *
  * ahead (0 if it is missing): with 1F1B a stage holds so many micro-batches
  * more for each stage after it. Then messages hide behind passes.
@@ -49,12 +53,19 @@ struct plan {
 	int seq, global_batch; /* tokens; sequences */
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero;   /* 0 to 3 */
-	int ahead;  /* 1F1B: micro-batches more for each stage that follows */
-	bool rings; /* gradients meet in rings, as in other libraries */
+	int zero;    /* 0 to 3 */
+	int ahead;   /* 1F1B: micro-batches more for each stage that follows */
+	int experts; /* expert_parallel: plan_experts() */
+	bool rings;  /* gradients meet in rings, as in other libraries */
 	struct plan_pipeline *pipeline; /* [pipelines]; owned */
 	int pipelines;
 };
+
+/* Pipelines that share experts: 1 where nobody says. */
+static inline int plan_experts(const struct plan *p)
+{
+	return p->experts > 1 ? p->experts : 1;
+}
 
 /* Its form only; whether it makes sense is what planner/cost/check.h tells. */
 bool plan_open(struct plan *p, const char *file);

@@ -37,7 +37,7 @@ static double team_weight(struct starts *s, struct draft_team t)
 	struct job *j = s->w->s->job;
 	const struct table *x =
 		table_of(j, j->fleet.kind_of[j->fleet.links->node_of[t.rank]],
-			 t.tp, s->micro_batch);
+			 t.tp, s->micro_batch, 1);
 	int units = model_units(&j->model);
 
 	if (!x || x->missing)
@@ -275,7 +275,7 @@ static double worth(struct starts *s, int type, int tp)
 		if (j->fleet.kind[k].type != type ||
 		    (int)j->fleet.kind[k].ranks < tp)
 			continue;
-		t = table_of(j, k, tp, s->micro_batch);
+		t = table_of(j, k, tp, s->micro_batch, 1);
 		if (t && !t->missing)
 			best = fmax(best,
 				    1 / (t->forward[u] + t->backward[u]) / tp);

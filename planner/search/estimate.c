@@ -60,7 +60,7 @@ static void set_stage(struct drafting *g, struct layers_stage *s,
 
 	table_state_bytes(g->job, state);
 	s->table = table_of(g->job, kind_of(g, team.rank), team.tp,
-			    l->micro_batch);
+			    l->micro_batch, 1);
 	s->memory = type->memory - type->reserved;
 	s->state = state[0] / (zero >= 3 ? lines : 1) +
 		   state[1] / (zero >= 2 ? lines : 1) +
@@ -479,7 +479,7 @@ static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 		}
 	}
 	t = table_of(g->job, kind_of(g, d->line[0].team[0].rank),
-		     d->line[0].team[0].tp, d->line[0].micro_batch);
+		     d->line[0].team[0].tp, d->line[0].micro_batch, 1);
 	if (!t)
 		return INFINITY;
 	for (int i = 0; i < n; i++) {
@@ -550,7 +550,7 @@ static double update_seconds(struct drafting *g, const struct draft *d,
 		for (int s = 0, u = 0; s < l->teams; s++) {
 			const struct table *t =
 				table_of(g->job, kind_of(g, l->team[s].rank),
-					 l->team[s].tp, l->micro_batch);
+					 l->team[s].tp, l->micro_batch, 1);
 
 			if (t)
 				most = fmax(most,

@@ -72,7 +72,7 @@ static double bound(const struct types *t, int lines)
 
 	for (int i = 0; i < t->n; i++) {
 		const struct table *x = table_of(j, t->group[t->order[i]].kind,
-						 t->tp[i], t->micro_batch);
+						 t->tp[i], t->micro_batch, 1);
 		int stages = teams_of(t, t->order[i], t->tp[i]) / lines;
 		double all;
 

@@ -123,7 +123,7 @@ static const struct table *find_missing(const struct search *s)
 	int batch[SEARCH_SIZES], n = search_batches(s, batch);
 
 	for (int k = 0; k < j->fleet.kinds && n; k++) {
-		const struct table *t = table_of(j, k, 1, batch[0]);
+		const struct table *t = table_of(j, k, 1, batch[0], 1);
 
 		if (t && t->missing)
 			return t;

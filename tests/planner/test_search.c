@@ -250,7 +250,7 @@ START_TEST(layers_are_split_as_well_as_can_be)
 
 		for (int i = 0; i < 3; i++)
 			s[i] = (struct layers_stage){
-				.table = table_of(&j, orders[k][i], 1, 1),
+				.table = table_of(&j, orders[k][i], 1, 1, 1),
 				.memory = 3e9,
 				.state = 16,
 				.in_flight = 3 - i};
