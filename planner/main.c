@@ -27,8 +27,12 @@ static bool need(const char *option, const void *value)
 
 static bool open_job(const struct options *o, struct job *j, int seq, int batch)
 {
-	return need("--cluster", o->cluster) && need("--model", o->model) &&
-	       job_open(j, o->cluster, o->model, o->profile, seq, batch);
+	if (!need("--cluster", o->cluster) || !need("--model", o->model) ||
+	    !job_open(j, o->cluster, o->model, o->profile, seq, batch))
+		return false;
+	j->imbalance = o->imbalance;
+	j->capacity = o->capacity;
+	return true;
 }
 
 /* What the command line says goes before what the file says. */
@@ -45,6 +49,8 @@ static bool open_plan(const struct options *o, int i, struct plan *p)
 		p->zero = o->zero;
 	if (o->ahead >= 0)
 		p->ahead = o->ahead;
+	if (o->experts)
+		p->experts = o->experts;
 	return true;
 }
 

@@ -61,6 +61,9 @@ enum {
 	TRACE,
 	SVG,
 	EXPORT,
+	EXPERTS,
+	IMBALANCE,
+	CAPACITY,
 	OPTIONS
 };
 
@@ -92,6 +95,9 @@ static const unsigned used_by[OPTIONS] = {
 	[TRACE] = VIEW,
 	[SVG] = VIEW,
 	[EXPORT] = VIEW,
+	[EXPERTS] = PLANS,
+	[IMBALANCE] = PLANS | SEARCH,
+	[CAPACITY] = PLANS | SEARCH,
 };
 
 static const char help[] =
@@ -214,6 +220,17 @@ static bool check(const struct options *o)
 			       o->command);
 		return false;
 	}
+	if (!(o->imbalance >= 1 && o->imbalance <= 1e6)) {
+		input_complain("--imbalance: %g: wanted 1 to 1e6",
+			       o->imbalance);
+		return false;
+	}
+	if (o->capacity != 0 && !(o->capacity >= 1 && o->capacity <= 1e6)) {
+		input_complain("--capacity: %g: wanted 1 to 1e6, or 0 for all "
+			       "that come",
+			       o->capacity);
+		return false;
+	}
 	if (o->export && o->json) {
 		input_complain("--export: %s: wanted without --json",
 			       o->export);
@@ -224,6 +241,7 @@ static bool check(const struct options *o)
 	       in_range("--micro-batch", o->micro_batch, 0, 1 << 16) &&
 	       in_range("--rounds", o->rounds, 1, 1 << 20) &&
 	       in_range("--ahead", o->ahead, -1, 1024) &&
+	       in_range("--expert-parallel", o->experts, 0, 1 << 16) &&
 	       in_range("--seed", o->seed, 0, 1 << 30) &&
 	       in_range("--jobs", o->jobs, 1, 256);
 }
@@ -267,7 +285,11 @@ static bool add_argument(struct options *o, const char *text)
 
 bool options_read(struct options *o, int argc, char **argv, int *status)
 {
-	*o = (struct options){.rounds = 64, .seed = 1, .jobs = 1, .ahead = -1};
+	*o = (struct options){.rounds = 64,
+			      .seed = 1,
+			      .jobs = 1,
+			      .ahead = -1,
+			      .imbalance = 1};
 	const struct poptOption table[] = {
 		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, CLUSTER,
 		 "devices and links", "FILE.json"},
@@ -312,6 +334,18 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "what replicas share: 0 to 3 (that of the plan; search: 0); "
 		 "any: search tries all",
 		 "N"},
+		{"expert-parallel", '\0', POPT_ARG_INT, &o->experts, EXPERTS,
+		 "pipelines that share the experts of each block (that of the "
+		 "plan)",
+		 "N"},
+		{"imbalance", '\0', POPT_ARG_DOUBLE, &o->imbalance, IMBALANCE,
+		 "of devices that share experts, what the busiest one has to "
+		 "do, times the mean (1)",
+		 "X"},
+		{"capacity", '\0', POPT_ARG_DOUBLE, &o->capacity, CAPACITY,
+		 "what experts take at most, times the mean; the rest is "
+		 "dropped (nothing is)",
+		 "X"},
 		{"cost", '\0', POPT_ARG_STRING, &o->cost, COST,
 		 "flashflex: predict by the cost model of FlashFlex", "NAME"},
 		{"device", '\0', POPT_ARG_STRING, &o->device, DEVICE,

@@ -28,8 +28,10 @@ struct options {
 	int json, symmetric, by_memory; /* not 0: so */
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero;  /* or OPTIONS_ZERO_ANY: search */
-	int ahead; /* of a plan; below 0: what it says */
+	int zero;    /* or OPTIONS_ZERO_ANY: search */
+	int ahead;   /* of a plan; below 0: what it says */
+	int experts; /* expert_parallel of a plan; 0: what it says, any */
+	double imbalance, capacity; /* of experts: planner/cost/table.h */
 };
 
 /* False after a message, or after help: *status is then what to end with. */

@@ -44,6 +44,11 @@ static bool alike(const char *format, const struct plan *p)
 			       p->ahead);
 		return false;
 	}
+	if (plan_experts(p) > 1 && !strcmp(format, "flagscale")) {
+		input_complain("--export %s: expert_parallel: %d: wanted 1",
+			       format, plan_experts(p));
+		return false;
+	}
 	return true;
 }
 
@@ -149,12 +154,19 @@ static bool export_megatron(FILE *out, const struct job *j,
 	}
 	fprintf(out,
 		"L\" \\\n--micro-batch-size %d \\\n--global-batch-size %d "
-		"\\\n--seq-length %d%s%s\n",
+		"\\\n--seq-length %d%s%s",
 		l->micro_batch, p->global_batch, p->seq,
 		all ? " \\\n--recompute-granularity full "
 		      "--recompute-method uniform --recompute-num-layers 1"
 		    : "",
 		p->zero ? " \\\n--use-distributed-optimizer" : "");
+	if (j->model.experts.count)
+		fprintf(out,
+			" \\\n--num-experts %d --moe-router-topk %d "
+			"--expert-model-parallel-size %d",
+			j->model.experts.count, j->model.experts.active,
+			plan_experts(p));
+	fprintf(out, "\n");
 	return true;
 }
 
@@ -198,6 +210,9 @@ static bool export_torch(FILE *out, const struct job *j, const struct plan *p)
 			ranks);
 	if (p->ahead)
 		json_object_set_new(all, "ahead", json_integer(p->ahead));
+	if (plan_experts(p) > 1)
+		json_object_set_new(all, "expert_parallel",
+				    json_integer(plan_experts(p)));
 	json_dumpf(all, out, JSON_INDENT(1));
 	fputc('\n', out);
 	json_decref(all);

@@ -200,6 +200,37 @@ static void print_price(FILE *out, const struct job *j, const struct plan *p,
 
 /* ---- the step ---- */
 
+/* What of the passes is messages; and how many parameters there are. */
+static void print_experts(FILE *out, const struct job *j, const struct plan *p,
+			  const struct cost *c, int i, int s)
+{
+	const struct plan_pipeline *l = &p->pipeline[i];
+	double route = c->pipeline[i].stage[s].route * l->micro_batches *
+		       (l->stage[s].recompute ? 3 : 2);
+
+	if (j->model.experts.count)
+		print_share(out, "  of these, tokens to experts and back",
+			    route, c->step);
+}
+
+static void print_params(FILE *out, const struct model *m)
+{
+	double all = -model_shared_params(m), active = all;
+
+	for (int u = 0; u < model_units(m); u++) {
+		all += model_params(m, u);
+		active += model_active_params(m, u);
+	}
+	fprintf(out, "%s: %.4g parameters", m->name, all);
+	if (m->experts.count)
+		fprintf(out, ", of which a token meets %.4g", active);
+	if (m->tied)
+		fprintf(out,
+			"; in files that hold the shared matrix twice %.4g",
+			all + model_shared_params(m));
+	fprintf(out, "\n");
+}
+
 void report_cost(FILE *out, struct job *j, const struct plan *p,
 		 const struct cost *c)
 {
@@ -221,9 +252,14 @@ void report_cost(FILE *out, struct job *j, const struct plan *p,
 		c->tokens_per_s, 100 * c->mfu, 100 * c->hfu,
 		plan_schedule_name(p->schedule), plan_overlap_name(p->overlap),
 		p->zero, c->pipelines, c->pipelines == 1 ? "" : "s");
+	if (plan_experts(p) > 1)
+		fprintf(out, "each %d pipelines share the experts of a block\n",
+			plan_experts(p));
+	print_params(out, &j->model);
 	fprintf(out, "where it goes (pipeline %d, stage %d on %s):\n", i, s,
 		device_of(j, &p->pipeline[i].stage[s]));
 	print_share(out, "passes", st->busy, c->step);
+	print_experts(out, j, p, c, i, s);
 	print_share(out, "messages, until both sides are through", st->moving,
 		    c->step);
 	print_share(out, "waits for other stages (bubble)", st->idle, c->step);
@@ -290,6 +326,23 @@ void report_stages(FILE *out, struct job *j, const struct plan *p,
 
 /* ---- groups ---- */
 
+/* Gradients of experts meet where the same experts are. */
+static void print_expert_sums(FILE *out, const struct plan *p)
+{
+	int experts = plan_experts(p);
+
+	if (experts < 2)
+		return;
+	fprintf(out, "of these, experts:");
+	for (int e = 0; e < experts && p->pipelines > experts; e++) {
+		fprintf(out, " pipelines ");
+		for (int i = e; i < p->pipelines; i += experts)
+			fprintf(out, "%s%d", i > e ? "+" : "", i);
+	}
+	fprintf(out, "%s\n",
+		p->pipelines > experts ? "" : " no two have the same ones");
+}
+
 void report_groups(FILE *out, struct job *j, const struct plan *p)
 {
 	struct cost_group group[MODEL_UNITS_MOST];
@@ -317,6 +370,12 @@ void report_groups(FILE *out, struct job *j, const struct plan *p)
 					 : "leader to leader");
 		}
 	}
+	if (plan_experts(p) > 1)
+		fprintf(out,
+			"tokens, to experts and back: stages of pipelines "
+			"0-%d, "
+			"and of each %d that follow\n",
+			plan_experts(p) - 1, plan_experts(p));
 	if (p->pipelines == 1)
 		fprintf(out, "no gradients: there is one pipeline\n");
 	else
@@ -337,6 +396,7 @@ void report_groups(FILE *out, struct job *j, const struct plan *p)
 		}
 		fprintf(out, "\n");
 	}
+	print_expert_sums(out, p);
 }
 
 /* ---- several ---- */
@@ -403,6 +463,7 @@ json_t *report_json(const struct job *j, const struct plan *p,
 		    const struct cost *c)
 {
 	json_t *list = json_array(), *out;
+	double params = -model_shared_params(&j->model);
 	double price = price_of(j, p);
 
 	for (int i = 0; i < c->pipelines; i++) {
@@ -437,6 +498,10 @@ json_t *report_json(const struct job *j, const struct plan *p,
 			"tokens_per_s", c->tokens_per_s, "mfu", c->mfu, "hfu",
 			c->hfu, "fits", (int)c->fits, "pipelines", list, "idle",
 			idle_json(j, p));
+	for (int u = 0; u < model_units(&j->model); u++)
+		params += model_params(&j->model, u);
+	if (out)
+		json_object_set_new(out, "parameters", json_real(params));
 	if (out && !isnan(price))
 		json_object_set_new(out, "price_per_hour", json_real(price));
 	return out;

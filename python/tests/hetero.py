@@ -405,6 +405,8 @@ def a_wrong_plan_is_refused_by_place_and_value():
     for change, words in (
             (lambda p: stages(p)[1].update(layers=[2, 5]),
              "pipelines[0].stages[1].layers: [2, 5]: wanted 3 first"),
+            (lambda p: p.update(expert_parallel=2),
+             "expert_parallel: 2: wanted 1: pipelines that share experts"),
             (lambda p: stages(p)[0].update(tp=3),
              "pipelines[0].stages[0].tp: 3: wanted 2"),
             (lambda p: stages(p)[1].update(ranks=[0]),

@@ -202,9 +202,9 @@ START_TEST(memory_is_what_the_closed_form_says)
 		double most = at == 3 && head > block ? head : block;
 		struct memory x;
 
-		memory_of(&j, table_of(&j, 0, tp, (int)b), first[at], last[at],
-			  recompute, at, 4, m, schedule, ahead, zero, replicas,
-			  &x);
+		memory_of(&j, table_of(&j, 0, tp, (int)b, 1), first[at],
+			  last[at], recompute, at, 4, m, schedule, ahead, zero,
+			  replicas, &x);
 		ck_assert_int_eq(x.in_flight, flying);
 		ck_assert_double_eq_tol(x.weights,
 					2 * params / (zero == 3 ? 4 : 1), 1e-3);
@@ -364,6 +364,185 @@ START_TEST(a_shared_matrix_is_held_once_and_summed)
 }
 END_TEST
 
+/* ---- experts ---- */
+
+/* Two nodes of four, all pipelines of one stage, or of two. */
+static const char expert_cluster[] =
+	"{\"nodes\": [{\"count\": 2, \"ranks\": 4, \"gbit_per_s\": 100,"
+	" \"inside_gbit_per_s\": 1000, \"latency_us\": 5, \"device\": \"a\"}],"
+	" \"devices\": {\"a\": {\"tflops\": 300, \"memory_gib\": 80}}}";
+static const char expert_model[] =
+	"{\"num_hidden_layers\": 4, \"hidden_size\": 512,"
+	" \"num_attention_heads\": 8, \"intermediate_size\": 2048,"
+	" \"vocab_size\": 1000, \"num_experts\": 8,"
+	" \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 1024,"
+	" \"shared_expert_intermediate_size\": 256,"
+	" \"first_k_dense_replace\": 1}";
+
+enum { SEQ = 256, EXPERT_PARAMS = 3 * 512 * 1024 };
+
+static void plan_mixture(struct plan *p, int pipelines, int tp, int experts,
+			 int zero)
+{
+	*p = (struct plan){.seq = SEQ,
+			   .global_batch = 8,
+			   .zero = zero,
+			   .experts = experts};
+	for (int i = 0; i < pipelines; i++) {
+		struct plan_pipeline *l = plan_add_pipeline(p);
+
+		desk_stage(l, (uint32_t)(i * tp), tp, 0, 5);
+		l->micro_batch = 1;
+		l->micro_batches = 8 / pipelines;
+	}
+}
+
+static struct cost_stage cost_mixture(struct job *j, int pipelines, int tp,
+				      int experts, int zero)
+{
+	struct cost_stage stage;
+	struct plan p;
+	struct cost c;
+
+	plan_mixture(&p, pipelines, tp, experts, zero);
+	ck_assert(cost_of(j, &p, NULL, NULL, &c));
+	stage = c.pipeline[pipelines - 1].stage[0];
+	cost_free(&c);
+	plan_close(&p);
+	return stage;
+}
+
+/* Three blocks have eight experts each. Each device has its part of them, and
+ * of their state what those that have the same ones leave it. */
+START_TEST(experts_are_held_once_in_a_group)
+{
+	const double experts = 3.0 * 8 * EXPERT_PARAMS;
+	const double state[3] = {2, 2, 12};
+	struct job j;
+
+	desk_job(&j, expert_cluster, expert_model, SEQ, 8);
+	for (int n = 1; n <= 8; n *= 2) {
+		for (int e = 1; e <= n; e *= 2) {
+			for (int zero = 0; zero <= 3; zero++) {
+				struct cost_stage x =
+					cost_mixture(&j, n, 8 / n, e, zero);
+				struct cost_stage y =
+					cost_mixture(&j, n, 8 / n, 1, zero);
+				double less = 0;
+
+				/* Of replicas there are n / e. */
+				for (int k = 0; k < 3; k++)
+					less += state[k] *
+						(zero >= 3 - k
+							 ? 0
+							 : experts *
+								   (1 -
+								    1.0 / e)) /
+						(8.0 / n);
+				ck_assert_double_eq_tol(y.memory.total -
+								x.memory.total,
+							less, 1);
+			}
+		}
+	}
+	job_close(&j);
+}
+END_TEST
+
+/* There and back, forward and backward, by the library's all-to-all; the
+ * busiest device has more, but no more than its capacity. */
+START_TEST(tokens_travel_to_experts_and_back)
+{
+	static const struct {
+		double imbalance, capacity, load;
+	} cases[] = {{1, 0, 1}, {1.5, 0, 1.5}, {3, 1.25, 1.25}, {1, 2, 1}};
+	const double bytes = SEQ * 512 * 2 * 2.0;
+	uint32_t rank[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+	struct job j;
+
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+		double load = cases[k].load, more = load - 1;
+
+		desk_job(&j, expert_cluster, expert_model, SEQ, 8);
+		j.imbalance = cases[k].imbalance;
+		j.capacity = cases[k].capacity;
+		for (int e = 2; e <= 8; e *= 2) {
+			struct cost_stage x = cost_mixture(&j, 8, 1, e, 0);
+			struct cost_stage y = cost_mixture(&j, 8, 1, 1, 0);
+			double all =
+				wire_collective(&j.wire, WIRE_ALLTOALL, rank,
+						NULL, NULL, e, bytes * load);
+			double work = 3 * 2.0 * SEQ * 2 * EXPERT_PARAMS * more /
+				      (300e12 * 0.45);
+
+			ck_assert_double_gt(all, 0);
+			ck_assert_double_eq_tol(x.route, 6 * all, 1e-12);
+			ck_assert_double_eq_tol(x.forward - y.forward,
+						6 * all + work, 1e-12);
+			ck_assert_double_eq_tol(x.backward - y.backward,
+						6 * all + 2 * work, 1e-12);
+		}
+		/* Teams that split the matrices travel with their parts. */
+		ck_assert_double_gt(cost_mixture(&j, 4, 2, 4, 0).route, 0);
+		job_close(&j);
+	}
+}
+END_TEST
+
+/* All pipelines sum what all have; experts only those that have the same. */
+START_TEST(gradients_of_experts_meet_where_they_are)
+{
+	const uint32_t all[8] = {0, 1, 2, 3, 4, 5, 6, 7}, far[2] = {0, 4};
+	const int four[2] = {4, 4};
+	double dense = 0, sum;
+	struct cost_stage x;
+	struct job j;
+
+	desk_job(&j, expert_cluster, expert_model, SEQ, 8);
+	for (int u = 0; u < 6; u++)
+		dense += 2 * (model_params(&j.model, u) -
+			      model_expert_params(&j.model, u));
+	sum = wire_collective(&j.wire, WIRE_ALLREDUCE, all, NULL, NULL, 8,
+			      dense);
+	x = cost_mixture(&j, 8, 1, 8, 0);
+	ck_assert_double_eq_tol(x.sync, sum, 1e-12);
+	/* Four sums at once between the two nodes. */
+	x = cost_mixture(&j, 8, 1, 4, 0);
+	ck_assert_double_eq_tol(
+		x.sync,
+		sum + wire_collective(&j.wire, WIRE_ALLREDUCE, far, NULL, four,
+				      2, 2 * 3.0 * 2 * EXPERT_PARAMS),
+		1e-12);
+	job_close(&j);
+}
+END_TEST
+
+START_TEST(check_names_pipelines_that_share_no_experts)
+{
+	struct plan p;
+	struct job j;
+
+	desk_job(&j, expert_cluster, expert_model, SEQ, 8);
+	plan_mixture(&p, 8, 1, 3, 0);
+	refuse(&j, &p,
+	       "expert_parallel: 3: wanted a divisor of the 8 experts "
+	       "and of the 8 pipelines");
+	p.experts = 2;
+	p.pipeline[1].micro_batches = 2;
+	p.pipeline[0].micro_batches = 0;
+	refuse(&j, &p,
+	       "pipelines[1]: 2 micro-batches of 1: wanted 0 of 1, "
+	       "those of pipelines[0], with which it shares experts");
+	plan_close(&p);
+	job_close(&j);
+	desk_job(&j, cluster, model, SEQ, 8);
+	plan_mixture(&p, 2, 1, 2, 0);
+	refuse(&j, &p, "expert_parallel: 2: wanted 1: ");
+	plan_close(&p);
+	job_close(&j);
+}
+END_TEST
+
 /* ---- measured runs (tests/planner/sailor) ---- */
 
 struct rows {
@@ -469,6 +648,10 @@ int main(void)
 	tcase_add_test(t, memory_is_what_the_closed_form_says);
 	tcase_add_test(t, check_names_the_place_and_the_value);
 	tcase_add_test(t, a_shared_matrix_is_held_once_and_summed);
+	tcase_add_test(t, experts_are_held_once_in_a_group);
+	tcase_add_test(t, tokens_travel_to_experts_and_back);
+	tcase_add_test(t, gradients_of_experts_meet_where_they_are);
+	tcase_add_test(t, check_names_pipelines_that_share_no_experts);
 	tcase_add_test(t, runs_on_grace_hopper_are_predicted);
 	tcase_add_test(t, runs_without_stages_on_unlike_devices_are_predicted);
 	tcase_add_test(t, runs_with_stages_on_unlike_devices_are_predicted);

@@ -177,6 +177,10 @@ class _Reader:
                       " micro_batches of all pipelines")
         for i, (item, pipeline) in enumerate(zip(items, pipelines)):
             self.weight(item, f"{path}[{i}]", pipeline.sequences / batch)
+        experts = self.number(table, "expert_parallel", "", 1, 1)
+        if experts != 1:
+            self.fail("expert_parallel", experts,
+                      "1: pipelines that share experts are not trained")
         return Plan(
             tuple(pipelines), schedule, batch,
             self.number(table, "sequence", "", 1),
