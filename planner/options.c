@@ -95,7 +95,7 @@ static const unsigned used_by[OPTIONS] = {
 	[TRACE] = VIEW,
 	[SVG] = VIEW,
 	[EXPORT] = VIEW,
-	[EXPERTS] = PLANS,
+	[EXPERTS] = PLANS | SEARCH,
 	[IMBALANCE] = PLANS | SEARCH,
 	[CAPACITY] = PLANS | SEARCH,
 };
@@ -336,7 +336,7 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "N"},
 		{"expert-parallel", '\0', POPT_ARG_INT, &o->experts, EXPERTS,
 		 "pipelines that share the experts of each block (that of the "
-		 "plan)",
+		 "plan; search tries all)",
 		 "N"},
 		{"imbalance", '\0', POPT_ARG_DOUBLE, &o->imbalance, IMBALANCE,
 		 "of devices that share experts, what the busiest one has to "

@@ -102,6 +102,25 @@ static bool check_ahead(const struct search *s)
 	return false;
 }
 
+static bool check_experts(const struct search *s)
+{
+	const struct model *m = &s->job->model;
+
+	if (s->experts < 2)
+		return true;
+	if (m->experts.count && m->experts.count % s->experts == 0 &&
+	    !s->job->measured)
+		return true;
+	if (s->job->measured)
+		input_complain("--expert-parallel: %d: wanted 1 with a profile",
+			       s->experts);
+	else
+		input_complain("--expert-parallel: %d: wanted a divisor of the "
+			       "%d experts of %s",
+			       s->experts, m->experts.count, m->name);
+	return false;
+}
+
 int search_command(const struct options *o, struct job *j)
 {
 	struct search s = {
@@ -112,6 +131,7 @@ int search_command(const struct options *o, struct job *j)
 		.zero = o->zero,
 		.ahead = o->ahead > 0 ? o->ahead : 0,
 		.micro_batch = o->micro_batch,
+		.experts = o->experts,
 		.rounds = o->rounds,
 		.budget_s = o->budget_s,
 		.seed = o->seed,
@@ -121,7 +141,7 @@ int search_command(const struct options *o, struct job *j)
 	struct search_found f;
 	int status = 0;
 
-	if (!check_ahead(&s))
+	if (!check_ahead(&s) || !check_experts(&s))
 		return 6;
 	if (!search_run(&s, &f))
 		return 7;

@@ -12,9 +12,12 @@ bool drafting_open(struct drafting *g, struct job *j)
 	g->memo = calloc(DRAFT_MEMOS, sizeof(*g->memo));
 	g->stage = calloc(MODEL_UNITS_MOST, sizeof(*g->stage));
 	g->scratch = calloc(MODEL_UNITS_MOST, sizeof(*g->scratch));
+	g->route = calloc(MODEL_UNITS_MOST, sizeof(*g->route));
+	g->experts = 1;
 	g->node_first = calloc(j->fleet.nodes, sizeof(*g->node_first));
 	g->carried = calloc(j->fleet.nodes, 4 * sizeof(*g->carried));
-	if (g->memo && g->stage && g->scratch && g->node_first && g->carried)
+	if (g->memo && g->stage && g->scratch && g->route && g->node_first &&
+	    g->carried)
 		return true;
 	drafting_close(g);
 	return false;
@@ -29,6 +32,7 @@ void drafting_close(struct drafting *g)
 	free(g->memo);
 	free(g->stage);
 	free(g->scratch);
+	free(g->route);
 	free(g->node_first);
 	free(g->carried);
 	*g = (struct drafting){0};
@@ -44,7 +48,8 @@ void drafting_forget(struct drafting *g)
 
 void draft_init(struct draft *d, int micro_batch)
 {
-	*d = (struct draft){.micro_batch = micro_batch, .seconds = INFINITY};
+	*d = (struct draft){
+		.micro_batch = micro_batch, .experts = 1, .seconds = INFINITY};
 }
 
 void draft_free(struct draft *d)
@@ -150,6 +155,7 @@ bool draft_copy(struct draft *to, const struct draft *from)
 	to->lines = from->lines;
 	to->micro_batch = from->micro_batch;
 	to->zero = from->zero;
+	to->experts = from->experts;
 	to->seconds = from->seconds;
 	return true;
 }
@@ -164,6 +170,7 @@ bool draft_plan(const struct drafting *g, const struct draft *d,
 			     .schedule = g->schedule,
 			     .overlap = g->overlap,
 			     .zero = d->zero,
+			     .experts = d->experts,
 			     .ahead = g->ahead};
 	snprintf(out->model, sizeof(out->model), "%s", g->job->model.name);
 	for (int i = 0; i < d->lines; i++) {

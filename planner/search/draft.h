@@ -32,8 +32,8 @@ struct draft {
 	int lines, room;
 	int micro_batch; /* of lines that are added */
 	/* Found by draft_estimate(): */
-	int zero;
-	double seconds; /* INFINITY: not possible */
+	int zero, experts; /* experts: of a plan, expert_parallel */
+	double seconds;    /* INFINITY: not possible */
 };
 
 /* Lines that look alike cost alike. */
@@ -54,7 +54,10 @@ struct drafting {
 	enum plan_overlap overlap;
 	int zero, zero_most; /* which ones are tried */
 	int ahead;
-	bool by_memory;             /* layers after FlashFlex */
+	int experts_asked; /* expert_parallel; 0: all are tried */
+	int experts;       /* of the draft in work */
+	double *route;  /* [stage] of the line in work: layers_stage; owned */
+	bool by_memory; /* layers after FlashFlex */
 	struct draft_memo *memo;    /* [DRAFT_MEMOS]; owned */
 	struct layers_stage *stage; /* of the line in work; owned */
 	double *scratch;            /* owned */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/cost/route.h"
 #include "src/base/hash.h"
 
 /* ---- a line ---- */
@@ -22,7 +23,8 @@ static uint64_t line_key(struct drafting *g, const struct draft_line *l,
 			 int zero, int lines)
 {
 	const struct links *links = g->job->fleet.links;
-	int head[4] = {l->micro_batch, zero, zero ? lines : 0, l->teams};
+	int head[5] = {l->micro_batch, zero, zero ? lines : 0, l->teams,
+		       g->experts};
 	uint64_t h = hash_bytes(HASH_START, head, sizeof(head));
 
 	for (int i = l->teams - 1; i >= 0; i--)
@@ -39,6 +41,9 @@ static uint64_t line_key(struct drafting *g, const struct draft_line *l,
 					 links->island_of[b]);
 		h = hash_bytes(h, x, sizeof(x));
 	}
+	if (g->experts > 1 && l->teams <= MODEL_UNITS_MOST)
+		h = hash_bytes(h, g->route,
+			       (size_t)l->teams * sizeof(*g->route));
 	return h ? h : 1;
 }
 
@@ -48,6 +53,13 @@ static struct wire_transfer transfer(const struct drafting *g,
 {
 	return wire_boundary(&g->job->wire, &a.rank, a.tp, &b.rank, b.tp,
 			     bytes);
+}
+
+static double state_bytes(const double *state, int zero, int replicas)
+{
+	return state[0] / (zero >= 3 ? replicas : 1) +
+	       state[1] / (zero >= 2 ? replicas : 1) +
+	       state[2] / (zero >= 1 ? replicas : 1);
 }
 
 static void set_stage(struct drafting *g, struct layers_stage *s,
@@ -60,11 +72,11 @@ static void set_stage(struct drafting *g, struct layers_stage *s,
 
 	table_state_bytes(g->job, state);
 	s->table = table_of(g->job, kind_of(g, team.rank), team.tp,
-			    l->micro_batch, 1);
+			    l->micro_batch, g->experts);
 	s->memory = type->memory - type->reserved;
-	s->state = state[0] / (zero >= 3 ? lines : 1) +
-		   state[1] / (zero >= 2 ? lines : 1) +
-		   state[2] / (zero >= 1 ? lines : 1);
+	s->state = state_bytes(state, zero, lines);
+	s->expert_state = state_bytes(state, zero, lines / g->experts);
+	s->route = g->experts > 1 ? g->route[at] : 0;
 	s->in_flight =
 		memory_in_flight(at, l->teams, most, g->schedule, g->ahead);
 	s->extra = 0;
@@ -369,7 +381,7 @@ static bool exchange(struct draft *d, long over)
 
 /* So that all end at about the same time: the least time in which all sequences
  * are done. */
-static double share(struct draft *d, int total)
+static double share_lines(struct draft *d, int total)
 {
 	double low = 0, high = 0, end = 0;
 	long sum = 0, each = 0;
@@ -405,6 +417,113 @@ static double share(struct draft *d, int total)
 	for (int i = 0; i < d->lines; i++)
 		end = fmax(end, end_of(&d->line[i], d->line[i].micro_batches));
 	return end;
+}
+
+/* Pipelines that share experts take as much each: they are one. */
+static double share(const struct drafting *g, struct draft *d, int total)
+{
+	struct draft groups = {.lines = d->lines / g->experts};
+	double seconds;
+
+	if (g->experts == 1)
+		return share_lines(d, total);
+	groups.line = calloc((size_t)groups.lines, sizeof(*groups.line));
+	if (!groups.line)
+		return INFINITY;
+	for (int i = 0; i < groups.lines; i++) {
+		groups.line[i] = d->line[i * g->experts];
+		groups.line[i].micro_batch *= g->experts;
+	}
+	seconds = share_lines(&groups, total);
+	for (int i = 0; i < d->lines; i++)
+		d->line[i].micro_batches =
+			groups.line[i / g->experts].micro_batches;
+	free(groups.line);
+	return seconds;
+}
+
+/* ---- experts ---- */
+
+static bool is_alike(const struct drafting *g, const struct draft_line *a,
+		     const struct draft_line *b)
+{
+	if (a->teams != b->teams || a->micro_batch != b->micro_batch)
+		return false;
+	for (int s = 0; s < a->teams; s++)
+		if (a->team[s].tp != b->team[s].tp ||
+		    kind_of(g, a->team[s].rank) != kind_of(g, b->team[s].rank))
+			return false;
+	return true;
+}
+
+/* May so many lines, one after the other, share experts? */
+static bool may_share(const struct drafting *g, const struct draft *d,
+		      int experts)
+{
+	if (g->job->measured || d->lines % experts ||
+	    g->job->model.experts.count % experts)
+		return false;
+	for (int i = 0; i < d->lines; i++)
+		if (!is_alike(g, &d->line[i - i % experts], &d->line[i]))
+			return false;
+	return true;
+}
+
+/* Of the lines from l on that share experts: how long their tokens travel. */
+static bool find_routes(struct drafting *g, const struct draft_line *l)
+{
+	int n = g->experts;
+	struct route_team *team = calloc((size_t)n, sizeof(*team));
+	uint32_t *rank = NULL;
+	bool good = team && l->teams <= MODEL_UNITS_MOST;
+
+	for (int s = 0; good && s < l->teams; s++) {
+		int tp = l->team[s].tp;
+		uint32_t *more =
+			realloc(rank, (size_t)(n * tp) * sizeof(*rank));
+
+		good = more;
+		if (!good)
+			break;
+		rank = more;
+		for (int e = 0; e < n; e++) {
+			for (int r = 0; r < tp; r++)
+				rank[e * tp + r] =
+					l[e].team[s].rank + (uint32_t)r;
+			team[e] = (struct route_team){rank + e * tp, tp};
+		}
+		g->route[s] =
+			route_seconds(g->job, team, NULL, n, l->micro_batch);
+		good = !isnan(g->route[s]);
+	}
+	free(rank);
+	free(team);
+	return good;
+}
+
+/* They go in step: each as long as the slowest, with the layers of the first.
+ */
+static bool estimate_group(struct drafting *g, struct draft_line *l, int zero,
+			   int lines, bool *tight)
+{
+	if (!find_routes(g, l))
+		return false;
+	for (int e = 0; e < g->experts; e++) {
+		estimate_line(g, &l[e], zero, lines);
+		*tight |= g->tight;
+		if (isinf(l[e].cycle))
+			return false;
+		l->fill = fmax(l->fill, l[e].fill);
+		l->cycle = fmax(l->cycle, l[e].cycle);
+	}
+	for (int e = 1; e < g->experts; e++) {
+		l[e].fill = l->fill;
+		l[e].cycle = l->cycle;
+		memcpy(l[e].last, l->last, (size_t)l->teams * sizeof(*l->last));
+		memcpy(l[e].recompute, l->recompute,
+		       (size_t)l->teams * sizeof(*l->recompute));
+	}
+	return true;
 }
 
 /* ---- gradients ---- */
@@ -446,6 +565,23 @@ static void count_crowds(struct drafting *g, const struct draft *d)
 	}
 }
 
+/* Experts that are spread are summed by fewer, and those of one node at the
+ * same time: what a byte of them is worth, beside one that all sum. */
+static double expert_copies(const struct drafting *g, const struct draft *d,
+			    int line, int stage)
+{
+	const uint32_t *node_of = g->job->fleet.links->node_of;
+	int first = line - line % g->experts, same = 0;
+	double all = d->lines, own = all / g->experts;
+
+	if (g->experts == 1)
+		return 1;
+	for (int e = 0; e < g->experts; e++)
+		same += node_of[d->line[first + e].team[stage].rank] ==
+			node_of[d->line[line].team[stage].rank];
+	return same * ((own - 1) / own) / ((all - 1) / all);
+}
+
 /* Each unit is summed as fast as the slowest of its owners can. */
 static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 {
@@ -479,7 +615,7 @@ static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 		}
 	}
 	t = table_of(g->job, kind_of(g, d->line[0].team[0].rank),
-		     d->line[0].team[0].tp, d->line[0].micro_batch, 1);
+		     d->line[0].team[0].tp, d->line[0].micro_batch, g->experts);
 	if (!t)
 		return INFINITY;
 	for (int i = 0; i < n; i++) {
@@ -493,8 +629,12 @@ static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 					  : INFINITY;
 			double seconds = 0;
 
+			double copies = expert_copies(g, d, i, s);
+
 			for (; u <= l->last[s]; u++)
-				seconds += table_whole(t, u, u) *
+				seconds += (table_whole(t, u, u) +
+					    (copies - 1) * table_experts_whole(
+								   t, u, u)) *
 					   g->job->model.element * volume /
 					   (apart[u] ? fmin(rate[u], inside)
 						     : inside);
@@ -548,17 +688,34 @@ static double update_seconds(struct drafting *g, const struct draft *d,
 		const struct draft_line *l = &d->line[i];
 
 		for (int s = 0, u = 0; s < l->teams; s++) {
-			const struct table *t =
-				table_of(g->job, kind_of(g, l->team[s].rank),
-					 l->team[s].tp, l->micro_batch, 1);
+			const struct table *t = table_of(
+				g->job, kind_of(g, l->team[s].rank),
+				l->team[s].tp, l->micro_batch, g->experts);
+			double part = 1;
 
+			if (t && zero)
+				part = table_spread(t, u, l->last[s],
+						    d->lines) /
+				       table_params(t, u, l->last[s]);
 			if (t)
-				most = fmax(most,
-					    table_update(t, u, l->last[s]));
+				most = fmax(
+					most,
+					part * table_update(t, u, l->last[s]));
 			u = l->last[s] + 1;
 		}
 	}
-	return most / (zero ? d->lines : 1);
+	return most;
+}
+
+/* Is that a number of lines that share experts, of so many? */
+static bool is_asked(const struct drafting *g, int lines, int experts)
+{
+	int count = g->job->model.experts.count;
+
+	if (g->experts_asked && experts != g->experts_asked)
+		return false;
+	return experts == 1 || (count && !g->job->measured &&
+				lines % experts == 0 && count % experts == 0);
 }
 
 double draft_first_line(struct drafting *g, struct draft *d, int lines,
@@ -568,11 +725,24 @@ double draft_first_line(struct drafting *g, struct draft *d, int lines,
 	int total = g->job->global_batch / l->micro_batch;
 	int each = (total + lines - 1) / lines;
 
-	/* No memory is scarcer than with the last of them. */
+	double seconds = INFINITY;
+
+	/* No memory is scarcer than with the last of them, and with the most
+	 * that may share experts; tokens that travel only make it longer. */
 	g->limit_s = isinf(most_s) ? 0 : most_s / each;
-	estimate_line(g, l, g->zero_most, lines);
+	memset(g->route, 0, MODEL_UNITS_MOST * sizeof(*g->route));
+	for (int e = lines; e > 0; e = e > 1 ? 1 : 0) {
+		while (e > 1 && !is_asked(g, lines, e))
+			e--;
+		if (e == 1 && !is_asked(g, lines, e))
+			break;
+		g->experts = e;
+		estimate_line(g, l, g->zero_most, lines);
+		seconds = fmin(seconds, l->fill + (each - 1) * l->cycle);
+	}
+	g->experts = 1;
 	g->limit_s = 0;
-	return l->fill + (each - 1) * l->cycle;
+	return seconds;
 }
 
 /* Without what follows the passes; tells if more memory might help. */
@@ -582,15 +752,23 @@ static double pipe_seconds(struct drafting *g, struct draft *d, int zero,
 	double seconds;
 
 	*tight = false;
-	for (int i = 0; i < d->lines; i++) {
-		estimate_line(g, &d->line[i], zero, d->lines);
-		*tight |= g->tight;
-		if (isinf(d->line[i].cycle)) {
+	for (int i = 0; i < d->lines; i += g->experts) {
+		bool good = true;
+
+		if (g->experts > 1) {
+			good = estimate_group(g, &d->line[i], zero, d->lines,
+					      tight);
+		} else {
+			estimate_line(g, &d->line[i], zero, d->lines);
+			*tight |= g->tight;
+			good = !isinf(d->line[i].cycle);
+		}
+		if (!good) {
 			*tight = true;
 			return INFINITY;
 		}
 	}
-	seconds = share(d, g->job->global_batch);
+	seconds = share(g, d, g->job->global_batch);
 	if (isinf(seconds) || (g->give_up_s > 0 && seconds > g->give_up_s))
 		return INFINITY;
 	return fmax(seconds, ways_seconds(g, d));
@@ -608,7 +786,7 @@ static double after_seconds(struct drafting *g, const struct draft *d, int zero)
 #define HARDLY 0.99
 
 /* As little is spread over pipelines as is as good. */
-void draft_estimate(struct drafting *g, struct draft *d)
+static void estimate_zeros(struct drafting *g, struct draft *d)
 {
 	int at = g->zero, last = d->lines > 1 ? g->zero_most : g->zero;
 	bool tight;
@@ -643,4 +821,30 @@ void draft_estimate(struct drafting *g, struct draft *d)
 	/* What was found on the way is of the last one. */
 	if (at > d->zero && !isinf(d->seconds))
 		pipe_seconds(g, d, d->zero, &tight);
+}
+
+/* With each number of lines that may share experts; of those as fast, the
+ * least. */
+void draft_estimate(struct drafting *g, struct draft *d)
+{
+	double best = INFINITY;
+	int least = 1, last = 1, most = g->job->model.experts.count;
+
+	for (int e = 1; e == 1 || (e <= d->lines && e <= most); e++) {
+		if (!is_asked(g, d->lines, e) || (e > 1 && !may_share(g, d, e)))
+			continue;
+		g->experts = last = e;
+		estimate_zeros(g, d);
+		if (d->seconds < best * (1 - 1e-6)) {
+			best = d->seconds;
+			least = e;
+		}
+	}
+	if (least != last) {
+		g->experts = least;
+		estimate_zeros(g, d);
+	}
+	d->seconds = best;
+	d->experts = least;
+	g->experts = 1;
 }

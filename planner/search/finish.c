@@ -95,29 +95,52 @@ static bool is_better(struct polish *k)
 	return false;
 }
 
-/* One layer over a boundary. */
-static bool move_layer(struct polish *k, struct plan_stage *a, int by)
+/* Pipelines that share experts change alike: l is the first of them. */
+static void shift(const struct polish *k, struct plan_pipeline *l, int s,
+		  int by)
 {
-	struct plan_stage *b = a + 1;
+	for (int e = 0; e < plan_experts(k->p); e++) {
+		l[e].stage[s].last += by;
+		l[e].stage[s + 1].first += by;
+	}
+}
+
+/* One layer over a boundary. */
+static bool move_layer(struct polish *k, struct plan_pipeline *l, int s, int by)
+{
+	const struct plan_stage *a = &l->stage[s], *b = a + 1;
 
 	if (by > 0 ? b->first == b->last : a->first == a->last)
 		return false;
-	a->last += by;
-	b->first += by;
+	shift(k, l, s, by);
 	if (is_better(k))
 		return true;
-	a->last -= by;
-	b->first -= by;
+	shift(k, l, s, -by);
 	return false;
 }
 
-static bool turn_recompute(struct polish *k, struct plan_stage *a)
+static void turn(const struct polish *k, struct plan_pipeline *l, int s)
 {
-	a->recompute = !a->recompute;
+	for (int e = 0; e < plan_experts(k->p); e++)
+		l[e].stage[s].recompute = !l[e].stage[s].recompute;
+}
+
+static bool turn_recompute(struct polish *k, struct plan_pipeline *l, int s)
+{
+	turn(k, l, s);
 	if (is_better(k))
 		return true;
-	a->recompute = !a->recompute;
+	turn(k, l, s);
 	return false;
+}
+
+static void give(const struct polish *k, struct plan_pipeline *a,
+		 struct plan_pipeline *b, int n)
+{
+	for (int e = 0; e < plan_experts(k->p); e++) {
+		a[e].micro_batches -= n;
+		b[e].micro_batches += n;
+	}
 }
 
 static bool move_micro_batch(struct polish *k, struct plan_pipeline *a,
@@ -125,12 +148,10 @@ static bool move_micro_batch(struct polish *k, struct plan_pipeline *a,
 {
 	if (a == b || a->micro_batches < 2 || a->micro_batch != b->micro_batch)
 		return false;
-	a->micro_batches--;
-	b->micro_batches++;
+	give(k, a, b, 1);
 	if (is_better(k))
 		return true;
-	a->micro_batches++;
-	b->micro_batches--;
+	give(k, a, b, -1);
 	return false;
 }
 
@@ -140,10 +161,11 @@ static bool polish_pipeline(struct polish *k, struct plan_pipeline *l)
 
 	for (int s = 0; s < l->stages && k->left > 0; s++) {
 		for (int by = -1; by <= 1 && s + 1 < l->stages; by += 2)
-			better |= move_layer(k, &l->stage[s], by);
-		better |= turn_recompute(k, &l->stage[s]);
+			better |= move_layer(k, l, s, by);
+		better |= turn_recompute(k, l, s);
 	}
-	for (int i = 0; i < k->p->pipelines && k->left > 0; i++)
+	for (int i = 0; i < k->p->pipelines && k->left > 0;
+	     i += plan_experts(k->p))
 		better |= move_micro_batch(k, l, &k->p->pipeline[i]);
 	return better;
 }
@@ -155,7 +177,7 @@ static bool polish(const struct search *s, struct plan *p, struct cost *c)
 
 	while (better && k.left > 0 && !k.bad) {
 		better = false;
-		for (int i = 0; i < p->pipelines; i++)
+		for (int i = 0; i < p->pipelines; i += plan_experts(p))
 			better |= polish_pipeline(&k, &p->pipeline[i]);
 	}
 	return !k.bad;

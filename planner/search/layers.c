@@ -6,12 +6,15 @@
 
 #define BISECTIONS 40
 
-static double passes(const struct table *t, int first, int end, bool recompute)
+static double passes(const struct layers_stage *s, int first, int end,
+		     bool recompute)
 {
+	const struct table *t = s->table;
 	double forward = t->forward[end] - t->forward[first];
+	double route = s->route * (t->mixed[end] - t->mixed[first]);
 
-	return forward * (recompute ? 2 : 1) + t->backward[end] -
-	       t->backward[first];
+	return (forward + route) * (recompute ? 2 : 1) + t->backward[end] -
+	       t->backward[first] + route;
 }
 
 static double largest(const struct table *t, int first, int end)
@@ -27,11 +30,13 @@ static bool fits(const struct layers_stage *s, int first, int end,
 		 bool recompute)
 {
 	const struct table *t = s->table;
-	double bytes;
+	double bytes, experts;
 
 	if (end == first)
 		return true;
-	bytes = s->state * table_params(t, first, end - 1);
+	experts = table_experts(t, first, end - 1);
+	bytes = s->state * (table_params(t, first, end - 1) - experts) +
+		s->expert_state * experts;
 
 	if (recompute)
 		bytes += s->in_flight * (t->kept[end] - t->kept[first]) +
@@ -51,8 +56,7 @@ static int reach(struct layers_stage *s, int first, int most, double seconds,
 		int end = low + (high - low + 1) / 2;
 
 		bool soon =
-			passes(s->table, first, end, recompute) + s->extra <=
-			seconds;
+			passes(s, first, end, recompute) + s->extra <= seconds;
 		bool good = soon && fits(s, first, end, recompute);
 
 		s->tight |= soon && !good;
@@ -90,7 +94,7 @@ static bool fill(struct layers_stage *s, int stages, int units, double seconds)
 
 double layers_seconds(const struct layers_stage *s)
 {
-	return passes(s->table, s->first, s->last + 1, s->recompute) + s->extra;
+	return passes(s, s->first, s->last + 1, s->recompute) + s->extra;
 }
 
 double layers_split(struct layers_stage *s, int stages, int units, double slack,
@@ -101,9 +105,8 @@ double layers_split(struct layers_stage *s, int stages, int units, double slack,
 	if (stages > units || (limit > 0 && !fill(s, stages, units, limit)))
 		return INFINITY;
 	for (int i = 0; i < stages; i++) {
-		speed += 1 / passes(s[i].table, 0, units, false);
-		high = fmax(high,
-			    passes(s[i].table, 0, units, true) + s[i].extra);
+		speed += 1 / passes(&s[i], 0, units, false);
+		high = fmax(high, passes(&s[i], 0, units, true) + s[i].extra);
 	}
 	/* Not faster than all of them together; as a rule, not much slower.
 	 * Never 0, whatever the times are: it is to grow. */

@@ -11,9 +11,11 @@
 
 struct layers_stage {
 	const struct table *table;
-	double extra;  /* seconds of each micro-batch beside its passes */
-	double memory; /* bytes for state and activations */
-	double state;  /* bytes of a parameter */
+	double extra;        /* seconds of each micro-batch beside its passes */
+	double memory;       /* bytes for state and activations */
+	double state;        /* bytes of a parameter */
+	double expert_state; /* of one of experts */
+	double route; /* seconds of each pass of a unit with experts, beside */
 	int in_flight;
 	/* Found: */
 	int first, last;

@@ -286,6 +286,7 @@ static bool open_crew(struct crew *c)
 		w->g.zero = c->s->zero < 0 ? 0 : c->s->zero;
 		w->g.zero_most = c->s->zero < 0 ? 3 : c->s->zero;
 		w->g.ahead = c->s->ahead;
+		w->g.experts_asked = c->s->experts;
 		w->g.by_memory = c->s->by_memory;
 	}
 	return true;

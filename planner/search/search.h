@@ -22,6 +22,7 @@ struct search {
 	int zero;        /* below 0: 0 to 3 are tried */
 	int ahead;       /* 1F1B: of all plans (planner/input/plan.h) */
 	int micro_batch; /* 0: several are tried */
+	int experts;     /* expert_parallel of plans; 0: all are tried */
 	int rounds;      /* of moves, for each start */
 	double budget_s; /* above 0: rounds until then */
 	int seed, jobs;

@@ -7,7 +7,7 @@
 #include "planner/search/search.h"
 
 static bool make(const struct search *s, int tp, int pp, int dp, int batch,
-		 bool recompute, int zero, struct plan *p)
+		 bool recompute, int zero, int experts, struct plan *p)
 {
 	int blocks = s->job->model.layers;
 
@@ -16,7 +16,8 @@ static bool make(const struct search *s, int tp, int pp, int dp, int batch,
 			   .schedule = s->schedule,
 			   .overlap = s->overlap,
 			   .zero = zero,
-			   .ahead = s->ahead};
+			   .ahead = s->ahead,
+			   .experts = experts};
 	snprintf(p->model, sizeof(p->model), "%s", s->job->model.name);
 	for (int i = 0; i < dp; i++) {
 		struct plan_pipeline *l = plan_add_pipeline(p);
@@ -48,12 +49,12 @@ static void ignore(const char *text, void *ctx)
 }
 
 static bool try(const struct search *s, int tp, int pp, int batch,
-		bool recompute, int zero, struct search_found *out)
+		bool recompute, int zero, int experts, struct search_found *out)
 {
 	int ranks = (int)s->job->fleet.ranks, dp = ranks / tp / pp;
 	struct plan p;
 	struct cost c;
-	bool good = make(s, tp, pp, dp, batch, recompute, zero, &p);
+	bool good = make(s, tp, pp, dp, batch, recompute, zero, experts, &p);
 
 	out->drafts++;
 	if (good && !check_plan(s->job, &p, ignore, NULL) &&
@@ -71,6 +72,23 @@ static bool try(const struct search *s, int tp, int pp, int batch,
 	}
 	plan_close(&p);
 	return good;
+}
+
+/* One number of pipelines that share experts, or all that there are. */
+static bool try_experts(const struct search *s, int tp, int pp, int batch,
+			bool recompute, int zero, struct search_found *out)
+{
+	int dp = (int)s->job->fleet.ranks / tp / pp;
+	int count = s->job->measured ? 0 : s->job->model.experts.count;
+
+	for (int e = 1; e == 1 || (e <= dp && e <= count); e++) {
+		if ((s->experts && e != s->experts) || dp % e ||
+		    (e > 1 && count % e))
+			continue;
+		if (!try(s, tp, pp, batch, recompute, zero, e, out))
+			return false;
+	}
+	return true;
 }
 
 bool search_symmetric(const struct search *s, struct search_found *out)
@@ -92,8 +110,9 @@ bool search_symmetric(const struct search *s, struct search_found *out)
 					continue;
 				for (int r = 0; r < 2; r++)
 					for (int z = first; z <= last; z++)
-						if (!try(s, tp, pp, batch[i], r,
-							 z, out))
+						if (!try_experts(s, tp, pp,
+								 batch[i], r, z,
+								 out))
 							return false;
 			}
 		}

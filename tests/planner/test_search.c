@@ -553,6 +553,59 @@ START_TEST(kinds_may_be_many)
 }
 END_TEST
 
+/* ---- experts ---- */
+
+/* Four devices, a model of one head: no degree splits it. With its experts in
+ * each of four pipelines it does not fit, with a part of them it does. */
+START_TEST(experts_are_spread_where_memory_asks_for_it)
+{
+	static const char text[] =
+		"{\"nodes\": [{\"ranks\": 4, \"gbit_per_s\": 100,"
+		" \"inside_gbit_per_s\": 2400, \"device\": \"a\"}],"
+		" \"devices\": {\"a\": {\"tflops\": 300, \"memory_gib\": %d}}}";
+	static const char mixture[] =
+		"{\"num_hidden_layers\": 2, \"hidden_size\": 1024,"
+		" \"num_attention_heads\": 1, \"vocab_size\": 1000,"
+		" \"num_experts\": 16, \"num_experts_per_tok\": 2,"
+		" \"moe_intermediate_size\": 4096}";
+	struct search_found f[2];
+
+	for (int memory = 0; memory < 2; memory++) {
+		char cluster[512], said[512] = "";
+		struct job j;
+
+		snprintf(cluster, sizeof(cluster), text, memory ? 80 : 4);
+		desk_job(&j, cluster, mixture, 1024, 64);
+		found_step(&j, SEARCH_AUTO, 0, 0, &f[memory]);
+		ck_assert_msg(!check_plan(&j, &f[memory].plan, note, said),
+			      "%s", said);
+		/* Whoever is told how many finds nothing better. */
+		for (int e = 1; e <= 4; e *= 2) {
+			struct search s = {.job = &j,
+					   .space = SEARCH_AUTO,
+					   .overlap = PLAN_OVERLAP_P2P,
+					   .experts = e,
+					   .rounds = 16,
+					   .seed = 1,
+					   .jobs = 1};
+			struct search_found own;
+
+			if (!search_spaces(&s, &own) || !own.plan.pipelines)
+				continue;
+			ck_assert_int_eq(plan_experts(&own.plan), e);
+			ck_assert_double_ge(own.cost.step,
+					    f[memory].cost.step * 0.99);
+			search_free(&own);
+		}
+		job_close(&j);
+	}
+	ck_assert_int_gt(plan_experts(&f[0].plan), 1);
+	ck_assert_double_le(f[1].cost.step, f[0].cost.step * 1.001);
+	search_free(&f[0]);
+	search_free(&f[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: search");
@@ -563,6 +616,7 @@ int main(void)
 	tcase_add_test(t, threads_do_not_change_the_plan);
 	tcase_add_test(t, check_accepts_what_search_finds);
 	tcase_add_test(t, layers_are_split_as_well_as_can_be);
+	tcase_add_test(t, experts_are_spread_where_memory_asks_for_it);
 	suite_add_tcase(s, t);
 	t = tcase_create("limits");
 	tcase_set_timeout(t, 300);
