@@ -26,6 +26,7 @@ struct starts {
 	int (*degree)[SEARCH_DEGREES]; /* [types] */
 	int *degrees;                  /* [types] */
 	int micro_batch;
+	double least; /* nodes with slower ways are left out; 0: none */
 	long number;
 	uint64_t random;
 };
@@ -92,6 +93,15 @@ static void sort_teams(struct starts *s, int *order, int n, bool back)
 	}
 }
 
+/* Out of a node and into it. */
+static double way_of(const struct fleet_kind *k)
+{
+	const struct links_pipe *nic = &k->class.nic;
+
+	return fmin(nic->up ? (double)nic->up : INFINITY,
+		    nic->down ? (double)nic->down : INFINITY);
+}
+
 /* What is left of a node goes to the next smaller teams, and so on. */
 static void make_teams(struct starts *s)
 {
@@ -102,6 +112,9 @@ static void make_teams(struct starts *s)
 		const struct fleet_kind *k = &f->kind[f->kind_of[n]];
 		int tp = s->tp[k->type], left = (int)k->ranks;
 		uint32_t rank = f->first[n];
+
+		if (way_of(k) < s->least)
+			continue;
 
 		while (left > 0 && tp > 0) {
 			for (; left >= tp; left -= tp) {
@@ -181,6 +194,7 @@ static bool spread(struct starts *s, int lines, enum style style)
 static bool lay_out(struct starts *s, struct draft *d, int lines, bool back)
 {
 	draft_init(d, s->micro_batch);
+	d->thin = s->least > 0;
 	for (int l = 0; l < lines; l++)
 		if (!draft_add_line(d))
 			return false;
@@ -365,6 +379,45 @@ static void starts_close(struct starts *s)
 	free(s->sorted[1]);
 }
 
+/* The next higher way of a node, if any is by a tenth. */
+static double next_way(const struct fleet *f, double way)
+{
+	double next = INFINITY;
+
+	for (int k = 0; k < f->kinds; k++)
+		if (way_of(&f->kind[k]) > 1.1 * way)
+			next = fmin(next, way_of(&f->kind[k]));
+	return next;
+}
+
+#define WAYS_MOST 8 /* of few ranks; of many, all nodes */
+
+/* One degree for all; of all nodes, and without those that are slow to reach:
+ * moves that take one device after the other away from a slow node make
+ * nothing faster before the last of them. */
+static void try_one_degree(struct starts *s)
+{
+	const struct job *j = s->w->s->job;
+
+	int most = j->fleet.ranks <= FEW_RANKS ? WAYS_MOST : 1;
+
+	for (int i = 0; i < most && !isinf(s->least); i++) {
+		for (int tp = 1; tp <= 64; tp *= 2) {
+			for (int t = 0; t < j->fleet.types; t++) {
+				s->tp[t] = 0;
+				for (int k = 0; k < s->degrees[t]; k++)
+					if (s->degree[t][k] <= tp &&
+					    s->degree[t][k] > s->tp[t])
+						s->tp[t] = s->degree[t][k];
+			}
+			try_teams(s);
+		}
+		s->least = next_way(&j->fleet,
+				    i ? s->least : next_way(&j->fleet, 0));
+	}
+	s->least = 0;
+}
+
 void search_device(struct search_worker *w)
 {
 	const struct job *j = w->s->job;
@@ -377,16 +430,7 @@ void search_device(struct search_worker *w)
 		s.micro_batch = batch[i];
 		/* One degree for all, each: always. */
 		find_degrees(&s);
-		for (int tp = 1; tp <= 64; tp *= 2) {
-			for (int t = 0; t < j->fleet.types; t++) {
-				s.tp[t] = 0;
-				for (int k = 0; k < s.degrees[t]; k++)
-					if (s.degree[t][k] <= tp &&
-					    s.degree[t][k] > s.tp[t])
-						s.tp[t] = s.degree[t][k];
-			}
-			try_teams(&s);
-		}
+		try_one_degree(&s);
 		if (j->fleet.types > 4)
 			continue;
 		if (j->fleet.ranks > FEW_RANKS)

@@ -154,6 +154,7 @@ bool draft_copy(struct draft *to, const struct draft *from)
 	}
 	to->lines = from->lines;
 	to->micro_batch = from->micro_batch;
+	to->thin = from->thin;
 	to->zero = from->zero;
 	to->experts = from->experts;
 	to->seconds = from->seconds;

@@ -31,6 +31,7 @@ struct draft {
 	struct draft_line *line; /* [room]; owned */
 	int lines, room;
 	int micro_batch; /* of lines that are added */
+	bool thin;       /* it began without nodes that are slow to reach */
 	/* Found by draft_estimate(): */
 	int zero, experts; /* experts: of a plan, expert_parallel */
 	double seconds;    /* INFINITY: not possible */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The drafts that are kept: the best few of each micro-batch size and number of
- * pipelines, as estimates alone might prefer one kind wrongly. */
+ * pipelines, with all nodes or without those that are slow to reach, as
+ * estimates alone might prefer one kind wrongly. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -40,7 +41,8 @@ static int find_last(const struct search_best *b, const struct draft *d)
 
 	for (int i = 0; i < b->n; i++) {
 		if (b->kept[i].draft.micro_batch != d->micro_batch ||
-		    b->kept[i].draft.lines != d->lines)
+		    b->kept[i].draft.lines != d->lines ||
+		    b->kept[i].draft.thin != d->thin)
 			continue;
 		like++;
 		last = i;

@@ -13,7 +13,7 @@
 static const struct {
 	uint32_t ranks;
 	int climbed, finished;
-} sizes[] = {{64, 24, 8}, {512, 12, 3}, {UINT32_MAX, 8, 3}};
+} sizes[] = {{64, 32, 8}, {512, 12, 3}, {UINT32_MAX, 8, 3}};
 
 /* ---- threads ---- */
 
@@ -162,13 +162,15 @@ static bool is_like_taken(const struct crew *c, const bool *taken, int i)
 {
 	for (int k = 0; k < c->best.n; k++)
 		if (taken[k] && k != i &&
-		    c->best.kept[k].draft.lines == c->best.kept[i].draft.lines)
+		    c->best.kept[k].draft.lines ==
+			    c->best.kept[i].draft.lines &&
+		    c->best.kept[k].draft.thin == c->best.kept[i].draft.thin)
 			return true;
 	return false;
 }
 
 /* The best quarter; the best of each micro-batch; the best of each number of
- * pipelines; and what else is good. */
+ * pipelines, with all nodes and without slow ones; and what else is good. */
 static bool choose(struct crew *c, int most)
 {
 	bool taken[SEARCH_KEPT_OF_EVERY] = {false};

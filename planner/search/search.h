@@ -51,7 +51,7 @@ void search_free(struct search_found *f);
 
 /* Of each micro-batch size and number of pipelines, so many; and of all. */
 #define SEARCH_EACH 4
-#define SEARCH_KEPT 96
+#define SEARCH_KEPT 144
 /* Where all there is is looked at, that it may be compared with. */
 #define SEARCH_EACH_OF_EVERY 64
 #define SEARCH_KEPT_OF_EVERY 1024
