@@ -99,6 +99,11 @@ ROW(ISLAND_BYTES, BYTES("auto", 0, INT64_MAX), SHARED,
 ROW(ISLAND_LIBRARY, STRING(""), 0,
     "path of the vendor's library; unset: libnccl.so.2 or librccl.so.1 as the "
     "loader finds it")
+ROW(ISLAND_PART_BYTES, BYTES("auto", 0, INT64_MAX), SHARED,
+    "most bytes of the longer buffer in a part, while the vendor's library is "
+    "at "
+    "work on the next one; 0: calls are not cut into parts; auto: what is "
+    "predicted to be fastest, or 4 MiB if DICOMM_ISLAND_BYTES is set")
 ROW(JOB_INFO, BOOL("1"), 0,
     "tell other processes of this user on this machine what this one does, for "
     "dicomm-info --job")

@@ -19,9 +19,10 @@
 #define REPEATS 3
 /* A measurement that takes longer counts as never. */
 #define MEASURE_MS 5000
-/* Sizes that are compared: 16 KiB to 1 GiB, in steps of 4 */
+/* The first of ISLAND_SIZES that are compared */
 #define FIRST_BYTES (UINT64_C(16) << 10)
-#define LAST_BYTES (UINT64_C(1) << 30)
+/* Longest part where nothing has been measured */
+#define PART_BYTES (UINT64_C(4) << 20)
 #define NEVER_NS (UINT64_C(1) << 50)
 
 /* Of a reduce-scatter and an all-gather by the vendor's library */
@@ -206,8 +207,6 @@ static uint64_t inside_ns(const struct island_times *t, enum coll coll,
 	bool half = coll == COLL_REDUCE_SCATTER || coll == COLL_ALLGATHER;
 	uint64_t ns = t->short_ns;
 
-	if (t->short_ns >= NEVER_NS || t->long_ns >= NEVER_NS)
-		return NEVER_NS;
 	if (bytes > SHORT_BYTES && t->long_ns > t->short_ns) {
 		uint64_t ps_per_kib = (t->long_ns - t->short_ns) * 1000 /
 				      ((LONG_BYTES - SHORT_BYTES) / 1024);
@@ -251,32 +250,75 @@ static dicomm_result_t predict(const struct island *is, const struct shape *s,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t is_faster(const struct island *is,
-				 const struct island_times *t,
-				 const struct links *between, enum coll coll,
-				 uint64_t bytes, bool *faster)
+/* Number `nth` of the sizes that are compared */
+static uint64_t size_of(int nth)
+{
+	return FIRST_BYTES << (2 * nth);
+}
+
+/* Parts of a collective of one of the sizes; [nth]: each of that size */
+struct part_times {
+	uint64_t inside[ISLAND_SIZES], between[ISLAND_SIZES];
+};
+
+/* The first part's times inside and between islands, and the longer of the two
+ * for each further one */
+static uint64_t in_parts_ns(const struct part_times *t, int size, int part)
+{
+	uint64_t in = t->inside[part], out = t->between[part];
+	uint64_t more = (UINT64_C(1) << (2 * (size - part))) - 1;
+
+	return in + out + more * (in > out ? in : out);
+}
+
+static dicomm_result_t predict_parts(const struct island *is,
+				     const struct island_times *t,
+				     const struct links *between,
+				     enum coll coll, struct part_times *parts)
+{
+	struct shape owners = {.coll = coll,
+			       .rank = (int)is->mine,
+			       .ranks = (int)is->islands,
+			       .root = coll_rooted(coll) ? 0 : -1,
+			       .links = between};
+
+	for (int i = 0; i < ISLAND_SIZES; i++) {
+		parts->inside[i] = inside_ns(t, coll, size_of(i));
+		TRY(predict(is, &owners, bytes_on_link(is, size_of(i)),
+			    &parts->between[i]));
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Is a size faster than without islands, in the best of parts? */
+static dicomm_result_t is_faster(struct island *is, const struct part_times *t,
+				 enum coll coll, int size, bool *faster)
 {
 	struct shape flat = {.coll = coll,
 			     .rank = is->comm->rank,
 			     .ranks = is->comm->ranks,
 			     .root = coll_rooted(coll) ? 0 : -1,
 			     .links = is->comm->links};
-	struct shape owners = flat;
-	uint64_t own, part, inside = inside_ns(t, coll, bytes);
+	uint64_t own, best = in_parts_ns(t, size, size), ns;
+	int part = size;
 
-	owners.rank = (int)is->mine;
-	owners.ranks = (int)is->islands;
-	owners.links = between;
-	TRY(predict(is, &flat, bytes, &own));
-	*faster = inside < own;
-	if (!*faster)
-		return DICOMM_SUCCESS;
-	TRY(predict(is, &owners, bytes_on_link(is, bytes), &part));
-	*faster = inside + part < own;
-	log_debug("island: %s of %llu bytes: %llu ns inside, %llu between, "
-		  "%llu without islands",
-		  coll_name(coll), (unsigned long long)bytes,
-		  (unsigned long long)inside, (unsigned long long)part,
+	TRY(predict(is, &flat, size_of(size), &own));
+	for (int i = size - 1; i >= 0; i--) {
+		ns = in_parts_ns(t, size, i);
+		if (ns < best) {
+			best = ns;
+			part = i;
+		}
+	}
+	*faster = best < own;
+	if (*faster && part < size)
+		is->part_bytes[coll][size] = size_of(part);
+	log_debug("island: %s of %llu bytes: %llu ns in parts of %llu (%llu "
+		  "inside, %llu between), %llu without islands",
+		  coll_name(coll), (unsigned long long)size_of(size),
+		  (unsigned long long)best, (unsigned long long)size_of(part),
+		  (unsigned long long)t->inside[part],
+		  (unsigned long long)t->between[part],
 		  (unsigned long long)own);
 	return DICOMM_SUCCESS;
 }
@@ -286,16 +328,37 @@ static dicomm_result_t find_least(struct island *is,
 				  const struct island_times *t,
 				  const struct links *between, enum coll coll)
 {
+	struct part_times parts;
 	bool faster = true;
 
 	is->least[coll] = UINT64_MAX;
-	for (uint64_t bytes = LAST_BYTES; faster && bytes >= FIRST_BYTES;
-	     bytes /= 4) {
-		TRY(is_faster(is, t, between, coll, bytes, &faster));
+	if (t->short_ns >= NEVER_NS || t->long_ns >= NEVER_NS)
+		return DICOMM_SUCCESS;
+	TRY(predict_parts(is, t, between, coll, &parts));
+	for (int i = ISLAND_SIZES - 1; faster && i >= 0; i--) {
+		TRY(is_faster(is, &parts, coll, i, &faster));
 		if (faster)
-			is->least[coll] = bytes;
+			is->least[coll] = size_of(i);
 	}
 	return DICOMM_SUCCESS;
+}
+
+uint64_t island_part_bytes(const struct island *is, enum coll coll,
+			   uint64_t bytes)
+{
+	int i = 0;
+
+	while (i + 1 < ISLAND_SIZES && size_of(i + 1) <= bytes)
+		i++;
+	return is->part_bytes[coll][i];
+}
+
+/* The same for all */
+static void set_parts(struct island *is, uint64_t bytes)
+{
+	for (int c = 0; c < COLL_KINDS; c++)
+		for (int i = 0; i < ISLAND_SIZES; i++)
+			is->part_bytes[c][i] = bytes;
 }
 
 static dicomm_result_t find_all(struct island *is, const struct island_times *t)
@@ -318,7 +381,7 @@ static dicomm_result_t find_all(struct island *is, const struct island_times *t)
 	return status;
 }
 
-dicomm_result_t island_compare(struct island *is)
+static dicomm_result_t compare(struct island *is)
 {
 	int64_t least = config_int(CONFIG_ISLAND_BYTES);
 	struct gauge g = {.is = is};
@@ -327,6 +390,7 @@ dicomm_result_t island_compare(struct island *is)
 
 	for (int c = 0; c < COLL_KINDS; c++)
 		is->least[c] = (uint64_t)least;
+	set_parts(is, least >= 0 ? PART_BYTES : 0);
 	if (least >= 0)
 		return DICOMM_SUCCESS;
 	status = measure_all(&g, &longest);
@@ -336,4 +400,14 @@ dicomm_result_t island_compare(struct island *is)
 	if (status == DICOMM_SUCCESS && !*is->why)
 		status = find_all(is, &longest);
 	return status;
+}
+
+dicomm_result_t island_compare(struct island *is)
+{
+	int64_t part = config_int(CONFIG_ISLAND_PART_BYTES);
+
+	TRY(compare(is));
+	if (part >= 0)
+		set_parts(is, (uint64_t)part);
+	return DICOMM_SUCCESS;
 }

@@ -21,6 +21,9 @@
 #include "src/core/comm.h"
 #include "src/island/library.h"
 
+/* Sizes for which costs are compared: 16 KiB to 1 GiB, in steps of 4 */
+#define ISLAND_SIZES 9
+
 struct island {
 	struct dicomm_comm *comm;
 	const struct island_library *library; /* NULL: this rank is alone */
@@ -45,6 +48,9 @@ struct island {
 	/* Least bytes of the longer buffer for which islands are predicted to
 	 * be faster; UINT64_MAX: never. */
 	uint64_t least[COLL_KINDS];
+	/* Longest part, in bytes of the longer buffer, that is best for these
+	 * sizes; 0: a call is one part. */
+	uint64_t part_bytes[COLL_KINDS][ISLAND_SIZES];
 
 	pthread_mutex_t calls;
 	_Atomic(void *) caller; /* __builtin_thread_pointer(), in a call */
@@ -57,6 +63,8 @@ struct island {
 	/* Memory for sums that are no result of this rank: of operations.c, one
 	 * for each stream of the device, or one. */
 	struct island_scratch *scratch;
+	struct island_part *parts; /* of part.c */
+	size_t nparts;
 };
 
 /* The setting of this rank: its config's, else the variable's */
@@ -94,8 +102,12 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 dicomm_result_t island_settle(struct island *is, struct vendor_comm *vendor,
 			      int result, const char *what, int timeout_ms);
 
-/* Fills in `least`: measures the vendor's library, and predicts the rest. */
+/* Fills in `least` and `part_bytes`: measures the vendor's library, and
+ * predicts the rest. */
 dicomm_result_t island_compare(struct island *is);
+/* Returns the longest part of a collective of so many bytes; 0: all of it. */
+uint64_t island_part_bytes(const struct island *is, enum coll coll,
+			   uint64_t bytes);
 void island_free_scratch(struct island *is);
 
 /* Returns the owner of a piece in an island. */

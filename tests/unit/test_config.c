@@ -517,7 +517,7 @@ END_TEST
 
 START_TEST(shared_settings_are_text_and_hash)
 {
-	char text[256], part[20];
+	char text[512], part[20];
 
 	config_shared_text(text, sizeof(text));
 	ck_assert_str_eq(text, "DICOMM_ALGO= DICOMM_DETERMINISTIC=0 "
@@ -526,6 +526,7 @@ START_TEST(shared_settings_are_text_and_hash)
 			       "DICOMM_IB_EAGER_BYTES=4K "
 			       "DICOMM_ISLAND=off "
 			       "DICOMM_ISLAND_BYTES=auto "
+			       "DICOMM_ISLAND_PART_BYTES=auto "
 			       "DICOMM_PROBE=auto "
 			       "DICOMM_SHM_SLOT_BYTES=32K(default) "
 			       "DICOMM_SHM_SLOTS=16(default)");
