@@ -10,8 +10,14 @@
  *   allgather       all-gather, broadcasts
  *   broadcast       broadcast in the root's island, broadcast, all-gather
  *
- * The parts follow each other on the caller's stream, which nothing waits for;
- * on a host rank each of them blocks.
+ * These follow each other on the caller's stream, which nothing waits for; on a
+ * host rank each of them blocks.
+ *
+ * A long message is cut into parts. While the owners are at work on one, the
+ * vendor's library is on the next two or on the one before: it does on the
+ * stream what comes before a part, and then what comes after the part that
+ * began two earlier. So one stream is enough, and as much scratch as three
+ * parts need.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +29,7 @@
 #include "src/core/fault.h"
 #include "src/core/memory.h"
 #include "src/engine/engine.h"
-#include "src/island/island.h"
+#include "src/island/part.h"
 #include "src/stream/graph.h"
 #include "src/stream/submit.h"
 
@@ -47,6 +53,7 @@ struct job {
 	dicomm_redop_t op;
 	int root;
 	size_t count, elem; /* of a block, as in struct call */
+	size_t stride;      /* of blocks in buffers: longer if this is a part */
 	const uint8_t *send;
 	uint8_t *recv;
 	uint8_t *scratch;
@@ -315,6 +322,12 @@ static size_t block_bytes(const struct job *j)
 	return j->count * j->elem;
 }
 
+/* From a block to the next one in the user's buffers */
+static size_t stride_bytes(const struct job *j)
+{
+	return j->stride * j->elem;
+}
+
 static int queue_block_sums(struct job *j)
 {
 	const struct island *is = j->is;
@@ -328,7 +341,7 @@ static int queue_block_sums(struct job *j)
 		if (is_mine(j, n))
 			to += (first_slot(j, n) + numbered(is, n, is->of[r])) *
 			      block_bytes(j);
-		result = j->f->reduce(j->send + r * block_bytes(j), to,
+		result = j->f->reduce(j->send + r * stride_bytes(j), to,
 				      j->count, (int)j->type, inner_op(j),
 				      (int)(n % j->size), j->vendor, j->stream);
 	}
@@ -338,14 +351,14 @@ static int queue_block_sums(struct job *j)
 static int queue_blocks(struct job *j)
 {
 	const struct island *is = j->is;
-	bool even = is->equal && is->consecutive;
+	bool even = is->equal && is->consecutive && j->count == j->stride;
 	uint32_t step = even ? j->size : 1;
 	int result = VENDOR_SUCCESS;
 
 	for (uint32_t r = 0;
 	     r < (uint32_t)is->comm->ranks && result == VENDOR_SUCCESS;
 	     r += step) {
-		uint8_t *at = j->recv + r * block_bytes(j);
+		uint8_t *at = j->recv + r * stride_bytes(j);
 
 		if (even)
 			result = j->f->allgather(at + j->me * block_bytes(j),
@@ -368,41 +381,78 @@ typedef dicomm_result_t between_fn(const struct job *j, uint32_t piece,
 
 /* All ranks make as many calls; those of a piece that this rank does not own
  * are empty. */
-static dicomm_result_t one_round(const struct job *j, uint32_t round,
-				 between_fn *fill)
+static dicomm_result_t make_call(const struct job *j, uint32_t round,
+				 between_fn *fill, struct call *call,
+				 size_t **counts)
 {
 	const struct island *is = j->is;
 	uint32_t piece = is->equal ? j->me : round;
-	struct call call = {.kind = &planned_kind,
-			    .function = j->coll,
-			    .type = j->type,
-			    .op = j->op,
-			    .root = coll_rooted(j->coll) ? 0 : -1,
-			    .among = &is->groups[round]};
-	size_t *counts = NULL;
 
+	*call = (struct call){.kind = &planned_kind,
+			      .function = j->coll,
+			      .type = j->type,
+			      .op = j->op,
+			      .root = coll_rooted(j->coll) ? 0 : -1,
+			      .among = &is->groups[round]};
+	*counts = NULL;
 	if (is_mine(j, piece))
-		TRY(fill(j, piece, &call, &counts));
-	else if (coll_has_blocks(j->coll))
-		call.function = COLL_ALLREDUCE;
-	return group_call(is->comm, &call, counts, j->stream);
+		return fill(j, piece, call, counts);
+	if (coll_has_blocks(j->coll))
+		call->function = COLL_ALLREDUCE;
+	return DICOMM_SUCCESS;
+}
+
+/* The others wait for the calls that are missing. */
+static dicomm_result_t missed(const struct job *j, dicomm_result_t status)
+{
+	struct dicomm_comm *comm = j->is->comm;
+
+	if (status == DICOMM_SUCCESS || fault_is(comm))
+		return status;
+	return fault_own(comm, status, -1);
 }
 
 static dicomm_result_t between(const struct job *j, between_fn *fill)
 {
 	const struct island *is = j->is;
 	dicomm_result_t status = DICOMM_SUCCESS, ended = DICOMM_SUCCESS;
+	struct call call;
+	size_t *counts;
 
 	if (is->rounds > 1)
 		TRY(dicomm_group_start());
-	for (uint32_t i = 0; i < is->rounds && status == DICOMM_SUCCESS; i++)
-		status = one_round(j, i, fill);
-	/* The others wait for the calls that are missing. */
-	if (status != DICOMM_SUCCESS && !fault_is(is->comm))
-		fault_own(is->comm, status, -1);
+	for (uint32_t i = 0; i < is->rounds && status == DICOMM_SUCCESS; i++) {
+		status = make_call(j, i, fill, &call, &counts);
+		if (status == DICOMM_SUCCESS)
+			status = group_call(is->comm, &call, counts, j->stream);
+	}
+	missed(j, status);
 	if (is->rounds > 1)
 		ended = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : ended;
+}
+
+/* The same, not waited for */
+static dicomm_result_t begin_between(const struct job *j, between_fn *fill,
+				     struct island_part **part)
+{
+	struct island *is = j->is;
+	struct item items[is->rounds];
+	dicomm_result_t status = DICOMM_SUCCESS;
+	uint32_t n = 0;
+
+	while (n < is->rounds && status == DICOMM_SUCCESS) {
+		items[n] = (struct item){.comm = is->comm};
+		status =
+			make_call(j, n, fill, &items[n].call, &items[n].counts);
+		n += status == DICOMM_SUCCESS;
+	}
+	if (status == DICOMM_SUCCESS)
+		status = island_part_begin(is, items, n, j->stream, part);
+	else
+		while (n--)
+			free(items[n].counts);
+	return missed(j, status);
 }
 
 static dicomm_result_t fill_piece(const struct job *j, uint32_t piece,
@@ -459,7 +509,7 @@ static dicomm_result_t fill_gathered(const struct job *j, uint32_t number,
 	for (uint32_t i = 0; i < is->islands; i++)
 		displs[i] = number < is->size[i]
 				    ? is->rank[is->first[i] + number] *
-					      block_bytes(j)
+					      stride_bytes(j)
 				    : 0;
 	call->function = COLL_ALLGATHERV;
 	call->send = j->send;
@@ -479,7 +529,8 @@ static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
 		if (number >= is->size[i])
 			displs[i] = 0;
 		else if (is_alone(j))
-			displs[i] = is->rank[is->first[i] + number] * bytes;
+			displs[i] = is->rank[is->first[i] + number] *
+				    stride_bytes(j);
 		else
 			displs[i] = (first_slot(j, number) +
 				     numbered(is, number, i)) *
@@ -549,68 +600,174 @@ void island_free_scratch(struct island *is)
 
 /* ---- the collectives ---- */
 
-static dicomm_result_t allreduce(struct job *j)
+/* Bytes of scratch */
+static size_t scratch_bytes(const struct job *j)
 {
-	TRY(inside(j, queue_reduce_scatter, "ncclReduceScatter"));
-	TRY(between(j, fill_piece));
-	return inside(j, queue_allgather, "ncclAllGather");
+	if (j->coll == COLL_REDUCE && j->is->comm->rank != j->root)
+		return ((j->is->pieces - 1) / j->size + 1) * room(j);
+	if (j->coll == COLL_REDUCE_SCATTER && !is_alone(j))
+		return first_slot(j, j->is->pieces + j->size) * block_bytes(j);
+	return 0;
 }
 
-static dicomm_result_t reduce(struct job *j)
+static bool is_home(const struct job *j)
 {
-	bool root = j->is->comm->rank == j->root;
+	return j->is->of[j->root] == j->is->mine;
+}
 
-	if (!root)
-		TRY(get_scratch(j,
-				((j->is->pieces - 1) / j->size + 1) * room(j)));
-	TRY(inside(j, queue_reduce_scatter, "ncclReduceScatter"));
-	TRY(between(j, fill_piece));
-	if (j->is->of[j->root] != j->is->mine)
+static dicomm_result_t before(struct job *j)
+{
+	switch (j->coll) {
+	case COLL_ALLREDUCE:
+	case COLL_REDUCE:
+		return inside(j, queue_reduce_scatter, "ncclReduceScatter");
+	case COLL_BROADCAST:
+		return is_home(j) ? inside(j, queue_broadcast, "ncclBroadcast")
+				  : DICOMM_SUCCESS;
+	case COLL_REDUCE_SCATTER:
+		return inside(j, queue_block_sums, "ncclReduce");
+	default:
 		return DICOMM_SUCCESS;
-	return inside(j, queue_to_root, "ncclSend");
+	}
 }
 
-static dicomm_result_t broadcast(struct job *j)
+static between_fn *fill_of(const struct job *j)
 {
-	bool home = j->is->of[j->root] == j->is->mine;
-
-	if (home)
-		TRY(inside(j, queue_broadcast, "ncclBroadcast"));
-	TRY(between(j, fill_piece));
-	return home ? DICOMM_SUCCESS
-		    : inside(j, queue_allgather, "ncclAllGather");
+	switch (j->coll) {
+	case COLL_ALLGATHER:
+		return fill_gathered;
+	case COLL_REDUCE_SCATTER:
+		return fill_scattered;
+	default:
+		return fill_piece;
+	}
 }
 
-static dicomm_result_t allgather(struct job *j)
+static dicomm_result_t after(struct job *j)
 {
-	TRY(between(j, fill_gathered));
-	return inside(j, queue_blocks, "ncclAllGather");
+	switch (j->coll) {
+	case COLL_ALLREDUCE:
+		return inside(j, queue_allgather, "ncclAllGather");
+	case COLL_REDUCE:
+		return is_home(j) ? inside(j, queue_to_root, "ncclSend")
+				  : DICOMM_SUCCESS;
+	case COLL_BROADCAST:
+		return is_home(j) ? DICOMM_SUCCESS
+				  : inside(j, queue_allgather, "ncclAllGather");
+	case COLL_ALLGATHER:
+		return inside(j, queue_blocks, "ncclAllGather");
+	default:
+		return DICOMM_SUCCESS;
+	}
 }
 
-static dicomm_result_t reduce_scatter(struct job *j)
+static dicomm_result_t run_whole(struct job *j)
 {
-	uint32_t slots = first_slot(j, j->is->pieces + j->size);
+	size_t bytes = scratch_bytes(j);
 
-	if (!is_alone(j))
-		TRY(get_scratch(j, slots * block_bytes(j)));
-	TRY(inside(j, queue_block_sums, "ncclReduce"));
-	return between(j, fill_scattered);
+	if (bytes)
+		TRY(get_scratch(j, bytes));
+	TRY(before(j));
+	TRY(between(j, fill_of(j)));
+	return after(j);
+}
+
+/* ---- parts ---- */
+
+/* Elements of a block of this many are a part. */
+static size_t part_count(const struct job *j)
+{
+	bool blocks =
+		j->coll == COLL_REDUCE_SCATTER || j->coll == COLL_ALLGATHER;
+	uint64_t bytes = j->count * j->elem *
+			 (blocks ? (uint64_t)j->is->comm->ranks : 1);
+	uint64_t part = island_part_bytes(j->is, j->coll, bytes);
+	size_t unit = (size_t)j->is->pieces * 64, count;
+
+	/* Stops of parts in a graph would wait for each other. */
+	if (!part || part >= bytes || j->captured)
+		return j->count;
+	count = j->count / ((bytes + part - 1) / part) + 1;
+	count = (count + unit - 1) / unit * unit;
+	return count < j->count ? count : j->count;
+}
+
+/* A call that is cut into parts */
+struct pipeline {
+	struct job whole;
+	size_t parts, count; /* elements of a block in each but the last */
+	size_t scratch;      /* bytes for a part */
+	struct island_part *part[ISLAND_LEAD + 1];
+};
+
+static struct job part_of(const struct pipeline *f, size_t nth)
+{
+	struct job j = f->whole;
+
+	if (j.send)
+		j.send += nth * f->count * j.elem;
+	if (j.recv)
+		j.recv += nth * f->count * j.elem;
+	if (j.scratch)
+		j.scratch += nth % (ISLAND_LEAD + 1) * f->scratch;
+	j.count = nth + 1 < f->parts ? f->count : j.count - nth * f->count;
+	return j;
+}
+
+static dicomm_result_t begin_part(struct pipeline *f, size_t nth)
+{
+	struct job j = part_of(f, nth);
+
+	TRY(before(&j));
+	return begin_between(&j, fill_of(&j),
+			     &f->part[nth % (ISLAND_LEAD + 1)]);
+}
+
+/* After a failure, only waits for the end of what has begun. */
+static dicomm_result_t end_part(struct pipeline *f, size_t nth, bool failed)
+{
+	struct job j = part_of(f, nth);
+	struct island_part **part = &f->part[nth % (ISLAND_LEAD + 1)];
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (*part)
+		status = missed(&j, island_part_end(*part));
+	*part = NULL;
+	if (failed || status != DICOMM_SUCCESS)
+		return status;
+	return after(&j);
+}
+
+static dicomm_result_t run_parts(struct pipeline *f)
+{
+	dicomm_result_t status = DICOMM_SUCCESS, ended;
+
+	for (size_t i = 0; i < f->parts + ISLAND_LEAD; i++) {
+		if (i < f->parts && status == DICOMM_SUCCESS)
+			status = begin_part(f, i);
+		if (i < ISLAND_LEAD)
+			continue;
+		ended = end_part(f, i - ISLAND_LEAD, status != DICOMM_SUCCESS);
+		if (status == DICOMM_SUCCESS)
+			status = ended;
+	}
+	return status;
 }
 
 static dicomm_result_t run(struct job *j)
 {
-	switch (j->coll) {
-	case COLL_ALLREDUCE:
-		return allreduce(j);
-	case COLL_REDUCE:
-		return reduce(j);
-	case COLL_BROADCAST:
-		return broadcast(j);
-	case COLL_ALLGATHER:
-		return allgather(j);
-	default:
-		return reduce_scatter(j);
-	}
+	struct pipeline f = {.whole = *j, .count = part_count(j)};
+	struct job longest = *j;
+
+	/* Each piece of a part has an element, also of the last one. */
+	f.parts = j->count / f.count + (j->count % f.count >= j->is->pieces);
+	if (f.parts == 1)
+		return run_whole(j);
+	longest.count = f.count + j->is->pieces;
+	f.scratch = scratch_bytes(&longest);
+	if (f.scratch)
+		TRY(get_scratch(&f.whole, f.scratch * (ISLAND_LEAD + 1)));
+	return run_parts(&f);
 }
 
 dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
@@ -643,6 +800,7 @@ dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
 		j.elem = 1;
 		j.type = DICOMM_UINT8;
 	}
+	j.stride = j.count;
 	atomic_fetch_add(&comm->in_island, 1);
 	pthread_mutex_lock(&is->calls);
 	atomic_store(&is->caller, __builtin_thread_pointer());

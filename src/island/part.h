@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is done between islands for a part of a call, while the vendor's library
+ * is at work on the parts before and after it. A rank of the host waits for the
+ * end of it; on a rank of a device, its stream does.
+ *
+ * Threads: the one that makes the call. The driver lets streams go on.
+ */
+#ifndef DICOMM_ISLAND_PART_H
+#define DICOMM_ISLAND_PART_H
+
+#include "src/island/island.h"
+#include "src/stream/item.h"
+
+/* Parts of a call that have begun and not ended, when the next one begins */
+#define ISLAND_LEAD 2
+
+struct island_part;
+
+/* Makes what parts need, while no stream is blocked. */
+dicomm_result_t island_parts_open(struct island *is);
+/* No part is under way. */
+void island_parts_close(struct island *is);
+
+/* Queues these calls, which start together when the stream has come to here.
+ * Takes over their counts, also on failure. A call on a device waits if too
+ * many parts of earlier ones are under way. */
+dicomm_result_t island_part_begin(struct island *is, struct item *items,
+				  size_t n, dicomm_stream_t stream,
+				  struct island_part **out);
+/* What is queued on the stream from now on comes after these calls. A rank of
+ * the host waits for them; returns their status. */
+dicomm_result_t island_part_end(struct island_part *part);
+
+#endif
