@@ -216,14 +216,23 @@ static void results(struct job_rank *me)
 	"DICOMM_ISLAND=auto", "DICOMM_ISLAND_BYTES=0", \
 		"DICOMM_ISLAND_LIBRARY=own:" OWN
 
+/* Tests run with all layouts in whole calls, then with all in parts. */
+static const char *parts_of(int i, int layouts_used)
+{
+	return i < layouts_used ? "DICOMM_ISLAND_PART_BYTES=0"
+				: "DICOMM_ISLAND_PART_BYTES=1000";
+}
+
 START_TEST(results_are_those_of_the_definition)
 {
+	const struct layout *l = &layouts[_i % LAYOUTS];
+
 	job_run(&(struct job){.run = results,
-			      .arg = &layouts[_i],
-			      .ranks = layouts[_i].ranks,
+			      .arg = (void *)(uintptr_t)l,
+			      .ranks = l->ranks,
 			      .bare = true,
 			      .timeout_s = 60,
-			      .env = {ISLANDS}});
+			      .env = {ISLANDS, parts_of(_i, LAYOUTS)}});
 }
 END_TEST
 
@@ -256,6 +265,30 @@ END_TEST
 
 /* ---- devices ---- */
 
+/* In parts, they are more than can be under way. */
+static void many_at_once(struct job_rank *me, const struct gadget *g)
+{
+	struct trial t[3];
+
+	for (int i = 0; i < 3; i++) {
+		t[i] = (struct trial){.kind = TRIAL_ALLREDUCE,
+				      .type = DICOMM_FLOAT32,
+				      .op = DICOMM_SUM,
+				      .count = 12000,
+				      .seed = 77 + (unsigned)i,
+				      .gadget = g};
+		trial_fill(&t[i], me);
+	}
+	job_doing("three calls at once");
+	job_barrier();
+	for (int i = 0; i < 3; i++)
+		JOB_TRY(trial_call(&t[i], g->native));
+	for (int i = 0; i < 3; i++) {
+		trial_check(&t[i]);
+		trial_free(&t[i]);
+	}
+}
+
 /* On the stream of a device nothing waits for the host: each call follows the
  * one before, and what was queued before and after. */
 static void on_devices(struct job_rank *me)
@@ -282,6 +315,7 @@ static void on_devices(struct job_rank *me)
 			trial_check(&t);
 			trial_free(&t);
 		}
+	many_at_once(me, &g);
 	JOB_CHECK(!gadget_hangs(&g), "%d calls of the driver would have hung",
 		  gadget_hangs(&g));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -297,12 +331,13 @@ START_TEST(ranks_of_mock_devices_follow_their_streams)
 		fprintf(stderr, "no cuda:0: %s\n", why);
 		return;
 	}
-	job_run(&(struct job){.run = on_devices,
-			      .arg = &layouts[_i],
-			      .ranks = layouts[_i].ranks,
-			      .bare = true,
-			      .timeout_s = 60,
-			      .env = {ISLANDS, "DICOMM_DEVICE=cuda:0"}});
+	job_run(&(struct job){
+		.run = on_devices,
+		.arg = &layouts[_i % 2],
+		.ranks = layouts[_i % 2].ranks,
+		.bare = true,
+		.timeout_s = 60,
+		.env = {ISLANDS, "DICOMM_DEVICE=cuda:0", parts_of(_i, 2)}});
 }
 END_TEST
 
@@ -335,10 +370,10 @@ static void crossing(struct job_rank *me)
 START_TEST(a_byte_crosses_the_boundary_once)
 {
 	job_run(&(struct job){.run = crossing,
-			      .arg = &layouts[_i],
-			      .ranks = layouts[_i].ranks,
+			      .arg = &layouts[_i % 4],
+			      .ranks = layouts[_i % 4].ranks,
 			      .bare = true,
-			      .env = {ISLANDS}});
+			      .env = {ISLANDS, parts_of(_i, 4)}});
 }
 END_TEST
 
@@ -560,12 +595,13 @@ static void die(struct job_rank *me)
 
 START_TEST(a_death_is_named_and_shrink_makes_islands_anew)
 {
-	job_run(&(struct job){.run = die,
-			      .arg = &layouts[_i],
-			      .ranks = layouts[_i].ranks,
-			      .bare = true,
-			      .may_die = 1u << 1,
-			      .env = {ISLANDS, "DICOMM_DEBUG=none"}});
+	job_run(&(struct job){
+		.run = die,
+		.arg = &layouts[_i % 4],
+		.ranks = layouts[_i % 4].ranks,
+		.bare = true,
+		.may_die = 1u << 1,
+		.env = {ISLANDS, "DICOMM_DEBUG=none", parts_of(_i, 4)}});
 }
 END_TEST
 
@@ -594,11 +630,12 @@ static void give_up(struct job_rank *me)
 
 START_TEST(an_abort_ends_what_waits_in_an_island)
 {
-	job_run(&(struct job){.run = give_up,
-			      .arg = &layouts[_i],
-			      .ranks = layouts[_i].ranks,
-			      .bare = true,
-			      .env = {ISLANDS, "DICOMM_DEBUG=none"}});
+	job_run(&(struct job){
+		.run = give_up,
+		.arg = &layouts[_i % 3],
+		.ranks = layouts[_i % 3].ranks,
+		.bare = true,
+		.env = {ISLANDS, "DICOMM_DEBUG=none", parts_of(_i, 3)}});
 }
 END_TEST
 
@@ -616,12 +653,12 @@ int main(void)
 	tc = tcase_create("island");
 	tcase_set_timeout(tc, 400);
 	tcase_add_loop_test(tc, results_are_those_of_the_definition, 0,
-			    LAYOUTS);
+			    2 * LAYOUTS);
 	tcase_add_test(tc, one_island_is_enough);
 	tcase_add_loop_test(tc, owners_fold_in_their_order, 0, 2);
 	tcase_add_loop_test(tc, ranks_of_mock_devices_follow_their_streams, 0,
-			    2);
-	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 4);
+			    4);
+	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 8);
 	tcase_add_test(tc, what_islands_lack_goes_our_way);
 	tcase_add_test(tc, nccl_without_a_library_is_an_error);
 	tcase_add_test(tc, auto_without_a_library_goes_on);
@@ -629,7 +666,9 @@ int main(void)
 	tcase_add_test(tc, a_communicator_has_its_own_setting);
 	tcase_add_loop_test(tc, a_death_is_named_and_shrink_makes_islands_anew,
 			    1, 4);
-	tcase_add_loop_test(tc, an_abort_ends_what_waits_in_an_island, 0, 3);
+	tcase_add_loop_test(tc, a_death_is_named_and_shrink_makes_islands_anew,
+			    5, 8);
+	tcase_add_loop_test(tc, an_abort_ends_what_waits_in_an_island, 0, 6);
 	suite_add_tcase(s, tc);
 	prompt_add(s);
 	return runner_main(s);
