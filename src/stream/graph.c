@@ -19,11 +19,15 @@
 #include "src/core/member.h"
 
 /* While replays come, the thread looks without a pause; BUSY_NS after the last
- * one, it sleeps NAP_NS between looks, and after IDLE_NS longer. */
+ * one, it sleeps NAP_NS between looks. Nobody can wake it: a replay writes a
+ * word in memory. After IDLE_NS its naps grow with the pause since the last
+ * replay, to LONG_NAP_NS. So they make the next replay later by a 5,000th of
+ * that pause at most. */
 #define BUSY_NS UINT64_C(200000)
 #define IDLE_NS UINT64_C(1000000000)
 #define NAP_NS 20000
-#define IDLE_NAP_NS 200000
+#define LONG_NAP_NS 1000000
+#define NAPS_IN_PAUSE 5000
 
 /* A stop of a call in the graph of one stream */
 struct gate {
@@ -229,11 +233,19 @@ static void share_faults(void)
 	}
 }
 
+static long nap_ns(uint64_t idle_ns)
+{
+	if (idle_ns < IDLE_NS)
+		return NAP_NS;
+	if (idle_ns / NAPS_IN_PAUSE > LONG_NAP_NS)
+		return LONG_NAP_NS;
+	return (long)(idle_ns / NAPS_IN_PAUSE);
+}
+
 static void pause_looking(uint64_t since_ns)
 {
 	uint64_t idle = clock_ns() - since_ns;
-	const struct timespec nap = {.tv_nsec = idle < IDLE_NS ? NAP_NS
-							       : IDLE_NAP_NS};
+	const struct timespec nap = {.tv_nsec = nap_ns(idle)};
 
 	if (idle >= BUSY_NS || !core_yield())
 		nanosleep(&nap, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls that are captured into graphs of mocked CUDA and HIP, and replayed. */
 #include <check.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -506,6 +507,91 @@ START_TEST(a_graph_outlives_its_communicator)
 }
 END_TEST
 
+/* When naps have their full length, with what a busy machine adds; and how many
+ * there may be in a second: of 1 ms, and half as many again. */
+#define LONG_AFTER_MS 5500
+#define NAPS_MOST 1500
+
+/* The number after a word in a file of a thread of this process, or 0; `is`:
+ * whether the file is that word. */
+static unsigned long of_thread(const char *thread, const char *name,
+			       const char *word, bool *is)
+{
+	size_t len = strlen(word);
+	char path[320], line[256];
+	unsigned long n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", thread, name);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, word, len))
+			continue;
+		*is = line[len] == '\n';
+		n = strtoul(line + len, NULL, 10);
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* How often the thread that looks for replays has slept */
+static unsigned long naps(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	const struct dirent *e;
+	unsigned long n = 0;
+
+	JOB_CHECK(dir, "/proc/self/task: %m");
+	while ((e = readdir(dir))) {
+		bool is = false, other;
+
+		of_thread(e->d_name, "comm", "dicomm-graphs", &is);
+		if (is)
+			n = of_thread(e->d_name, "status",
+				      "voluntary_ctxt_switches:", &other);
+	}
+	closedir(dir);
+	return n;
+}
+
+/* Long after the last replay it hardly looks, and finds the next one. */
+static void seldom(struct job_rank *me, struct gadget *g)
+{
+	struct recorded r;
+	struct numbers n;
+	unsigned long before;
+	double begin;
+
+	use(g);
+	numbers_alloc(&n, g);
+	record_sum(me, g, &n, &r);
+	for (int i = 0; i < 2; i++) {
+		numbers_set(&n, g, 10 * i + me->rank);
+		DRIVER(api.launch(r.exec, g->native));
+		numbers_check(&n, g, n.out, me->ranks, 10 * i, "replay");
+		if (i)
+			continue;
+		job_sleep_ms(LONG_AFTER_MS);
+		before = naps();
+		JOB_CHECK(before, "no thread dicomm-graphs");
+		begin = job_seconds();
+		job_sleep_ms(1000);
+		before = naps() - before;
+		begin = job_seconds() - begin;
+		JOB_CHECK((double)before < NAPS_MOST * begin,
+			  "%lu naps in %.1f s", before, begin);
+	}
+	recorded_free(&r);
+	numbers_free(&n, g);
+}
+
+START_TEST(long_after_a_replay_its_thread_hardly_wakes)
+{
+	play_on(false, seldom, NULL);
+}
+END_TEST
+
 /* Only rank 0 replays, and aborts. */
 static void aborted(struct job_rank *me, struct gadget *g)
 {
@@ -675,6 +761,7 @@ int main(void)
 	tcase_add_loop_test(tcase, cancelled_captures_do_no_harm, 0, vendors);
 	tcase_add_loop_test(tcase, a_graph_outlives_its_communicator, 0,
 			    vendors);
+	tcase_add_test(tcase, long_after_a_replay_its_thread_hardly_wakes);
 	tcase_add_loop_test(tcase, an_abort_ends_a_replay, 0, vendors);
 	tcase_add_loop_test(tcase, a_variable_refuses_graphs, 0, vendors);
 	tcase_add_test(tcase, a_group_is_captured_as_a_whole);
