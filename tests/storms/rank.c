@@ -295,6 +295,17 @@ static void live_from_the_start(struct job_rank *me, const struct round *r)
 	live(me, r, 0);
 }
 
+/* With islands, two processes are on a host. */
+static void go_to_host(int number)
+{
+	char name[32];
+
+	if (!getenv("DICOMM_ISLAND"))
+		return;
+	snprintf(name, sizeof(name), "storm%d", number / 2);
+	setenv("DICOMM_HOSTID", name, 1);
+}
+
 void rank_run(struct job_rank *me)
 {
 	const struct round *r = me->arg;
@@ -302,6 +313,7 @@ void rank_run(struct job_rank *me)
 	pthread_t helper;
 	long memory;
 
+	go_to_host(me->rank);
 	seat = &board->seat[me->rank];
 	JOB_CHECK(!pthread_create(&helper, NULL, obey, NULL), "no thread");
 	if (r->warm)

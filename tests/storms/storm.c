@@ -23,17 +23,23 @@ struct board *board;
 static struct options {
 	unsigned events, seconds, seed;
 	int least, most; /* ranks */
-	const char *transport;
+	const char *transport, *islands;
 } options = {.events = 100, .seconds = 600, .least = 2, .most = BOARD_RANKS};
 
 static const char usage[] =
 	"usage: storm [--events N] [--seconds S] [--seed N] [--ranks N|N-M]\n"
-	"             [--transport LIST]\n"
+	"             [--transport LIST] [--islands LIBRARY]\n"
 	"  --events     so many disturbances (100)\n"
 	"  --seconds    at most so long, and the event under way (600)\n"
 	"  --seed       of the first round; the next ones count on (the time)\n"
 	"  --ranks      2 to 8 processes\n"
-	"  --transport  as DICOMM_TRANSPORTS, which counts without it\n";
+	"  --transport  as DICOMM_TRANSPORTS, which counts without it\n"
+	"  --islands    two ranks each are an island of a vendor's library, "
+	"for "
+	"which\n"
+	"               this libnccl.so.2 of ours stands; a transport between "
+	"hosts "
+	"is needed\n";
 
 static _Noreturn void refuse(const char *option, const char *value)
 {
@@ -75,6 +81,7 @@ static void take_options(int argc, char **argv)
 		{"seed", required_argument, NULL, 'r'},
 		{"ranks", required_argument, NULL, 'n'},
 		{"transport", required_argument, NULL, 't'},
+		{"islands", required_argument, NULL, 'i'},
 		{NULL, 0, NULL, 0}};
 	int c;
 
@@ -90,6 +97,8 @@ static void take_options(int argc, char **argv)
 			take_ranks(optarg);
 		else if (c == 't')
 			options.transport = optarg;
+		else if (c == 'i')
+			options.islands = optarg;
 		else
 			refuse("", "");
 	}
@@ -97,9 +106,26 @@ static void take_options(int argc, char **argv)
 		refuse("", argv[optind]);
 }
 
+/* All calls that can go by islands do, and the longer ones in parts. */
+static void set_islands(void)
+{
+	char library[4096];
+
+	if (access(options.islands, R_OK))
+		refuse("islands", options.islands);
+	snprintf(library, sizeof(library), "own:%s", options.islands);
+	setenv("DICOMM_ISLAND", "nccl", 1);
+	setenv("DICOMM_ISLAND_LIBRARY", library, 1);
+	setenv("DICOMM_ISLAND_BYTES", "0", 1);
+	setenv("DICOMM_ISLAND_PART_BYTES", "128K", 0);
+}
+
 static void set_environment(void)
 {
 	const char *list;
+
+	if (options.islands)
+		set_islands();
 
 	if (options.transport)
 		setenv("DICOMM_TRANSPORTS", options.transport, 1);
