@@ -53,6 +53,36 @@ static bool is_harmless(struct dicomm_comm *comm, dicomm_result_t status)
 	       (status == DICOMM_ERR_REMOTE && atomic_load(&comm->ending));
 }
 
+static bool names(const char *text, int rank)
+{
+	char name[24];
+	size_t len = (size_t)snprintf(name, sizeof(name), "rank %d", rank);
+
+	for (; (text = strstr(text, name)); text += len)
+		if (text[len] < '0' || text[len] > '9')
+			return true;
+	return false;
+}
+
+/* The others have to hear which rank failed. Most texts name it; one about this
+ * rank's own memory, threads or files does not. */
+static void tell_others(struct dicomm_comm *comm, dicomm_result_t status,
+			int culprit, const char *text)
+{
+	char named[sizeof(comm->fault.text)];
+
+	if (culprit == comm->rank && !names(text, culprit)) {
+		snprintf(named, sizeof(named), "rank %d (%s): %.400s",
+			 comm->rank, control_where(comm->control, comm->rank),
+			 text);
+		text = named;
+	}
+	control_report(comm->control,
+		       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
+						    : status,
+		       culprit, text);
+}
+
 static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 		    int culprit, bool tell, enum logged logged,
 		    const char *text)
@@ -76,10 +106,7 @@ static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 	if (comm->on_broken)
 		comm->on_broken(comm);
 	if (tell && comm->control)
-		control_report(comm->control,
-			       status == DICOMM_ERR_ABORTED ? DICOMM_ERR_REMOTE
-							    : status,
-			       culprit, text);
+		tell_others(comm, status, culprit, text);
 }
 
 /* Returns true if a failure of this status may be the consequence of a
