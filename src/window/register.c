@@ -86,8 +86,11 @@ static dicomm_result_t make(struct registering *r, struct dicomm_window **out)
 	w->on_device = device_has_memory(comm->dev);
 	w->ends_alone = r->flags & DICOMM_WINDOW_ENDS_ALONE;
 	status = windows_begin(comm);
-	if (status == DICOMM_SUCCESS)
+	if (comm->windows) {
+		setup_refuse(&r->refusal, status);
+		status = DICOMM_SUCCESS;
 		add(w, &r->refusal);
+	}
 	comm_leave(comm);
 	*out = w;
 	return status;

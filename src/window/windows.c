@@ -123,14 +123,12 @@ static void free_all(struct dicomm_comm *comm)
 static const struct comm_service service = {
 	.poll = serve, .is_idle = is_idle, .free = free_all};
 
-dicomm_result_t windows_begin(struct dicomm_comm *comm)
+static dicomm_result_t make_windows(struct dicomm_comm *comm)
 {
 	size_t ranks = (size_t)comm->ranks;
-	struct windows *w;
+	struct windows *w =
+		calloc(1, sizeof(*w) + ranks * sizeof(w->partners[0]));
 
-	if (comm->windows)
-		return DICOMM_SUCCESS;
-	w = calloc(1, sizeof(*w) + ranks * sizeof(w->partners[0]));
 	if (w)
 		w->known = calloc(2 * ranks, sizeof(*w->known));
 	if (!w || !w->known) {
@@ -141,6 +139,15 @@ dicomm_result_t windows_begin(struct dicomm_comm *comm)
 	w->outs = w->known + ranks;
 	comm->windows = w;
 	comm->service = &service;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t windows_begin(struct dicomm_comm *comm)
+{
+	if (!comm->windows)
+		TRY(make_windows(comm));
+	else if (atomic_load(&comm->takes_signals))
+		return DICOMM_SUCCESS;
 	TRY(cross_progress_serve(comm));
 	atomic_store(&comm->takes_signals, true);
 	return DICOMM_SUCCESS;

@@ -285,7 +285,7 @@ static dicomm_result_t split(struct run *r)
 
 static dicomm_result_t create_group(struct run *r)
 {
-	static const int both[] = {1, 0};
+	static const int both[] = {0, 1};
 	dicomm_comm_t child = NULL;
 	dicomm_result_t status;
 
@@ -325,6 +325,35 @@ static dicomm_result_t child_thread(struct run *r)
 		  "status %d, but there is a handle", (int)status);
 	status = try_child(status, child);
 	JOB_TRY(dicomm_comm_destroy(child));
+	return status;
+}
+
+/* A window is made, written, and ended. Who cannot make its part refuses, and
+ * then no rank has it, but the next one. */
+static dicomm_result_t window(struct run *r)
+{
+	uint8_t there[64] = {0}, here[64] = {1};
+	int peer = 1 - r->me->rank;
+	dicomm_wait_signal_desc_t one = {1, peer, 3, 0};
+	dicomm_window_t win = NULL;
+	dicomm_result_t status;
+
+	job_barrier();
+	arm(r);
+	status = dicomm_comm_window_register(r->me->comm, there, sizeof(there),
+					     &win, 0);
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_put_signal(here, sizeof(here), DICOMM_UINT8,
+					   peer, win, 0, 3, 0, 0, r->me->comm,
+					   NULL);
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_wait_signal(1, &one, r->me->comm, NULL);
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_comm_window_deregister(r->me->comm, win);
+	disarm(r);
+	JOB_CHECK(status != DICOMM_SUCCESS || there[0] == 1,
+		  "request %d (%s): what was put is not there", r->n,
+		  r->what ? r->what : "none");
 	return status;
 }
 
@@ -484,6 +513,8 @@ static const struct scenario scenarios[] = {
 	 .stride = 37,
 	 .run = create_group},
 	{.name = "shrink", .variants = 1, .stride = 37, .run = shrink},
+	{.name = "window", .variants = 1, .run = window},
+	{.name = "first window", .variants = 1, .fresh = true, .run = window},
 	{.name = "things", .variants = 1, .run = things},
 	{.name = "finalize", .variants = 1, .run = finalize},
 	{.name = "finalize in the background",
@@ -499,6 +530,14 @@ static const struct scenario scenarios[] = {
 #define SCENARIOS (int)(sizeof(scenarios) / sizeof(*scenarios))
 
 /* ---- one run ---- */
+
+static bool names(const char *text, int rank)
+{
+	char name[24];
+
+	snprintf(name, sizeof(name), "rank %d", rank);
+	return strstr(text, name) != NULL;
+}
 
 static void check_status(const struct run *r, const struct scenario *s,
 			 dicomm_result_t status)
@@ -518,6 +557,13 @@ static void check_status(const struct run *r, const struct scenario *s,
 	JOB_CHECK(status == DICOMM_SUCCESS || *text,
 		  "%s %d, request %d (%s): status %d without a word", s->name,
 		  r->variant, r->n, r->what ? r->what : "none", (int)status);
+	/* Who did not fail is told who did. */
+	JOB_CHECK(s->bare || s->run == hear_of_an_abort || is_victim(r) ||
+			  status == DICOMM_SUCCESS ||
+			  status == DICOMM_ERR_ABORTED ||
+			  names(text, r->victim),
+		  "%s %d, request %d: status %d, \"%s\"", s->name, r->variant,
+		  r->n, (int)status, text);
 	/* The system's words come from what the call returned. */
 	JOB_CHECK(status == DICOMM_SUCCESS || !strstr(text, ": Success"),
 		  "%s %d, request %d (%s): status %d, \"%s\"", s->name,
