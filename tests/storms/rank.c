@@ -248,10 +248,10 @@ static void check_left(const struct residue *before, long memory,
 
 	/* The one that serves windows has come with the first of them. */
 	allowed.threads++;
-	/* README.md says what UCX keeps for each communicator with a death. */
+	/* UCX keeps its own for each communicator with a death, and two for
+	 * each of its connections. */
 	if (r->ucx && deaths) {
-		allowed.descriptors +=
-			deaths * (r->kind == ROUND_INIT ? 20 : 10);
+		allowed.descriptors += deaths * (8 + 2 * BOARD_RANKS);
 		allowed.threads++;
 	}
 	residue_check(&allowed, "after destroy");
