@@ -3,6 +3,8 @@
 #include "src/comm/create.h"
 #include "src/comm/lifecycle.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/boot/control/id.h"
@@ -49,12 +52,32 @@ struct comm_start {
 	dicomm_comm_t *out; /* NULL once a blocking caller has returned */
 	dicomm_unique_id_t id;
 	struct dicomm_comm *parent; /* waits for the end of init, or NULL */
-	sem_t go;                   /* the helper thread waits for this */
-	bool refused;               /* the helper thread is to do nothing */
+	/* With a parent: a descriptor, to be closed for the connection by which
+	 * this rank comes, or says why it cannot. Else -1. */
+	int spare;
+	sem_t go;     /* the helper thread waits for this */
+	bool refused; /* the helper thread is to do nothing */
 };
+
+static void close_spare(struct comm_start *a)
+{
+	if (a->spare >= 0)
+		close(a->spare);
+	a->spare = -1;
+}
+
+static dicomm_result_t open_spare(struct comm_start *a)
+{
+	a->spare = descriptors_high(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	if (a->spare >= 0)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_SYSTEM, "comm_init_rank: /dev/null: %s",
+		    strerror(errno));
+}
 
 static void start_free(struct comm_start *a)
 {
+	close_spare(a);
 	sem_destroy(&a->go);
 	free(a);
 }
@@ -65,6 +88,7 @@ static dicomm_result_t init_now(void *arg)
 	struct dicomm_comm *comm = a->comm, *parent = a->parent;
 	dicomm_result_t status;
 
+	close_spare(a);
 	log_set_rank(comm->rank);
 	comm_listen(comm);
 	fault_share(a->parent, comm);
@@ -127,12 +151,15 @@ dicomm_result_t comm_start_prepare(struct comm_start **out, int nranks,
 	if (!a)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: out of memory");
+	a->spare = -1;
 	sem_init(&a->go, 0, 0);
 	status = config_check();
 	if (status == DICOMM_SUCCESS)
 		status = comm_create(&a->comm, nranks, rank, config);
 	if (status == DICOMM_SUCCESS && was)
 		status = topology_inherit(a->comm, parent, was);
+	if (status == DICOMM_SUCCESS && parent)
+		status = open_spare(a);
 	if (status == DICOMM_SUCCESS && a->comm->blocking)
 		a->parent = parent;
 	else if (status == DICOMM_SUCCESS)

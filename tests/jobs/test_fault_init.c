@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
@@ -971,15 +972,50 @@ END_TEST
 static const struct hindrance {
 	int lanes;
 	bool background, threadless;
+	bool fileless; /* no file can be opened */
 	dicomm_result_t status;
 	const char *words;
 } hindrances[] = {
-	{9, false, false, DICOMM_ERR_INVALID_ARGUMENT, "lanes 9"},
-	{9, true, false, DICOMM_ERR_INVALID_ARGUMENT, "lanes 9"},
-	{1, true, true, DICOMM_ERR_SYSTEM, "create a thread"},
+	{9, false, false, false, DICOMM_ERR_INVALID_ARGUMENT, "lanes 9"},
+	{9, true, false, false, DICOMM_ERR_INVALID_ARGUMENT, "lanes 9"},
+	{1, true, true, false, DICOMM_ERR_SYSTEM, "create a thread"},
+	{1, false, false, true, DICOMM_ERR_SYSTEM, "Too many open files"},
+	{1, true, false, true, DICOMM_ERR_SYSTEM, "Too many open files"},
 };
 
 #define HINDRANCES (int)(sizeof(hindrances) / sizeof(*hindrances))
+
+#define FILES_MOST 1024
+
+/* Until files_give_back(), this process can open none. */
+struct files {
+	int fds[FILES_MOST];
+	int n;
+	struct rlimit before;
+};
+
+static void files_take(struct files *f)
+{
+	struct rlimit few;
+	int fd;
+
+	f->n = 0;
+	JOB_CHECK(!getrlimit(RLIMIT_NOFILE, &f->before), "getrlimit");
+	few = f->before;
+	few.rlim_cur = FILES_MOST;
+	JOB_CHECK(!setrlimit(RLIMIT_NOFILE, &few), "setrlimit");
+	while (f->n < FILES_MOST &&
+	       (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+		f->fds[f->n++] = fd;
+	JOB_CHECK(errno == EMFILE, "open: %s", strerror(errno));
+}
+
+static void files_give_back(struct files *f)
+{
+	while (f->n)
+		close(f->fds[--f->n]);
+	JOB_CHECK(!setrlimit(RLIMIT_NOFILE, &f->before), "setrlimit");
+}
 
 /* The last rank goes another way, and is not concerned. */
 static void split_with(struct job_rank *me, const struct hindrance *h,
@@ -987,6 +1023,8 @@ static void split_with(struct job_rank *me, const struct hindrance *h,
 {
 	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
 	bool aside = me->rank == me->ranks - 1;
+	bool fileless = h->fileless && me->rank == victim;
+	struct files files;
 	double begin;
 	dicomm_comm_t comm = NULL;
 	dicomm_result_t status;
@@ -998,11 +1036,15 @@ static void split_with(struct job_rank *me, const struct hindrance *h,
 	if (me->rank == victim)
 		config.lanes = h->lanes;
 	atomic_store(&is_threadless, h->threadless && me->rank == victim);
+	if (fileless)
+		files_take(&files);
 	job_barrier();
 	begin = job_seconds();
 	status = dicomm_comm_split(me->comm, aside, 0, &comm, &config);
 	text = dicomm_get_last_error(NULL);
 	atomic_store(&is_threadless, false);
+	if (fileless)
+		files_give_back(&files);
 	check_time("a rank cannot come to a split", begin, 0);
 	if (!aside)
 		JOB_CHECK(status == h->status && !comm &&
