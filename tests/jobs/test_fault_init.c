@@ -1077,6 +1077,55 @@ static void split_in_vain(struct job_rank *me)
 	}
 }
 
+/* Where it may open too few files, UCX fails without saying why, or ends the
+ * process. */
+static void split_with_few_files(struct job_rank *me)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+	int of_ucx = 0;
+
+	config.transports = "ucx";
+	for (int left = 0; left < 12; left++) {
+		dicomm_comm_t comm = NULL;
+		dicomm_result_t status;
+		struct files files;
+		const char *text;
+
+		job_barrier();
+		if (me->rank == 1) {
+			files_take(&files);
+			for (int i = 0; i < left; i++)
+				close(files.fds[--files.n]);
+		}
+		status = dicomm_comm_split(me->comm, 0, 0, &comm, &config);
+		text = dicomm_get_last_error(NULL);
+		if (me->rank == 1)
+			files_give_back(&files);
+		if (status != DICOMM_SUCCESS && strstr(text, "ucx: ")) {
+			of_ucx++;
+			JOB_CHECK(strstr(text, "rank 1 ") &&
+					  strstr(text, "open files"),
+				  "%d are left: \"%s\"", left, text);
+		}
+		JOB_TRY(dicomm_comm_destroy(comm));
+	}
+	JOB_CHECK(of_ucx, "nothing failed in UCX");
+}
+
+START_TEST(ucx_says_that_it_lacks_files)
+{
+	const struct transport *ucx = transport_find("ucx");
+	char why[200];
+
+	if (!ucx || !ucx->usable(why, sizeof(why)))
+		return;
+	job_run(&(struct job){.run = split_with_few_files,
+			      .ranks = 2,
+			      .timeout_s = 60,
+			      .env = {"DICOMM_DEBUG=none"}});
+}
+END_TEST
+
 START_TEST(who_cannot_come_to_a_split_tells)
 {
 	job_run(&(struct job){.run = split_in_vain,
@@ -1148,6 +1197,7 @@ int main(void)
 	tcase_add_loop_test(tcase, who_fails_after_the_meeting_tells, 0,
 			    ROUTES);
 	tcase_add_test(tcase, who_cannot_come_to_a_split_tells);
+	tcase_add_test(tcase, ucx_says_that_it_lacks_files);
 	tcase_add_test(tcase, every_transport_says_why_it_cannot_be_used);
 	tcase_add_loop_test(tcase, an_init_is_polled, 0, 2);
 	suite_add_tcase(suite, tcase);

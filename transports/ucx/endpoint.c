@@ -10,6 +10,7 @@
 #include "transports/ucx/address.h"
 #include "transports/ucx/device.h"
 #include "transports/ucx/load.h"
+#include "transports/ucx/sockets.h"
 
 /* Bytes of one active message of a reply. Pieces that arrive one at a time are
  * copied from cache to where they belong. */
@@ -42,6 +43,7 @@ dicomm_result_t ucx_endpoint_open(struct ucx_endpoint *endpoint,
 		.err_handler = {.cb = on_error, .arg = endpoint},
 	};
 	ucs_status_t status;
+	char cause[256];
 
 	if (endpoint->ep)
 		return DICOMM_SUCCESS;
@@ -53,9 +55,10 @@ dicomm_result_t ucx_endpoint_open(struct ucx_endpoint *endpoint,
 	endpoint->ep = NULL;
 	return FAIL(status == UCS_ERR_NO_MEMORY ? DICOMM_ERR_NO_MEMORY
 						: DICOMM_ERR_NO_PATH,
-		    "ucx: connect from %s to rank %" PRIu32 " at its %s: %s",
+		    "ucx: connect from %s to rank %" PRIu32 " at its %s: %s%s",
 		    endpoint->base.dev->interface.name, endpoint->base.rank,
-		    a->interface, ucx.ucs_status_string(status));
+		    a->interface, ucx.ucs_status_string(status),
+		    ucx_find_cause(cause, sizeof(cause)));
 }
 
 static void give_back(struct ucx_bounce *bounce)

@@ -7,6 +7,7 @@
 #include "src/base/descriptors.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -189,4 +190,39 @@ void ucx_sockets_close(struct tp_device *dev)
 	}
 	close_set(dev->efd, DEPTH, nothing);
 	close(nothing);
+}
+
+int ucx_try_files(void)
+{
+	int fds[UCX_FILES], n = 0, error = 0;
+
+	while (n < UCX_FILES && !error) {
+		fds[n] = descriptors_high(
+			open("/dev/null", O_RDONLY | O_CLOEXEC));
+		error = fds[n] < 0 ? errno : 0;
+		n += !error;
+	}
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	errno = error;
+	return n;
+}
+
+const char *ucx_find_cause(char *text, size_t len)
+{
+	static const char *const names[] = {"UCX_TLS", "UCX_NET_DEVICES"};
+	int left = ucx_try_files();
+	size_t n = 0;
+
+	*text = '\0';
+	if (left < UCX_FILES) {
+		snprintf(text, len, "; room for %d more files: %s (ulimit -n)",
+			 left, strerror(errno));
+		return text;
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (getenv(names[i]) && n < len)
+			n += (size_t)snprintf(text + n, len - n, "; %s is %s",
+					      names[i], getenv(names[i]));
+	return text;
 }

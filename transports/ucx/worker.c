@@ -3,7 +3,7 @@
  * UCX; or abandoned, where UCX would end the program. */
 #include "transports/ucx/worker.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
-#include "src/base/descriptors.h"
 #include "src/base/log.h"
 #include "transports/ucx/device.h"
 #include "transports/ucx/endpoint.h"
@@ -117,26 +116,6 @@ static void configure(struct tp_device *dev, ucp_config_t *config)
 	set_default(config, "TCP_", "RX_SEG_SIZE", number);
 }
 
-/* UCX's status does not tell what it lacks. So name what may be the cause. */
-static const char *find_cause(char *text, size_t len)
-{
-	static const char *const names[] = {"UCX_TLS", "UCX_NET_DEVICES"};
-	int fd = descriptors_high(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	size_t n = 0;
-
-	*text = '\0';
-	if (fd < 0) {
-		snprintf(text, len, "; /dev/null: %m (ulimit -n)");
-		return text;
-	}
-	close(fd);
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (getenv(names[i]) && n < len)
-			n += (size_t)snprintf(text + n, len - n, "; %s is %s",
-					      names[i], getenv(names[i]));
-	return text;
-}
-
 static dicomm_result_t failed(const struct tp_device *dev, const char *what,
 			      ucs_status_t status)
 {
@@ -147,7 +126,7 @@ static dicomm_result_t failed(const struct tp_device *dev, const char *what,
 		    "ucx: %s (interface %s): %s%s", what,
 		    *dev->interface.name ? dev->interface.name : "unknown",
 		    ucx.ucs_status_string(status),
-		    find_cause(cause, sizeof(cause)));
+		    ucx_find_cause(cause, sizeof(cause)));
 }
 
 static dicomm_result_t open_context(struct tp_device *dev)
@@ -225,10 +204,16 @@ static dicomm_result_t open_worker(struct tp_device *dev)
 /* Block all signals meanwhile, so that threads that UCX starts get none. */
 dicomm_result_t ucx_worker_open(struct tp_device *dev)
 {
+	int files = ucx_try_files();
 	struct ucx_sockets before;
 	dicomm_result_t status;
 	sigset_t all, old;
 
+	if (files < UCX_FILES)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "ucx: it opens up to %d files, and there is room "
+			    "for %d: %s (ulimit -n)",
+			    UCX_FILES, files, strerror(errno));
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ucx_sockets_before(&before);
