@@ -102,6 +102,18 @@ static void fail(struct roll *r, dicomm_result_t status, const char *text)
 	snprintf(r->why, sizeof(r->why), "%s", text);
 }
 
+/* The first member cannot take part itself. */
+static void fail_first(const struct group_args *a, struct roll *r,
+		       dicomm_result_t status)
+{
+	char text[400];
+
+	snprintf(text, sizeof(text),
+		 "comm_create_group: rank %d (%s) could not join: %.200s",
+		 a->parent->rank, where(a, 0), log_last_error());
+	fail(r, status, text);
+}
+
 /* A member whose time is about to be over is on its way out, and may call
  * again: it has not come yet. */
 static void note_arrival(const struct group_args *a, struct roll *r, int member,
@@ -234,7 +246,6 @@ static dicomm_result_t lead(const struct group_args *a, dicomm_result_t mine,
 	struct roll r = {.numbers =
 				 calloc((size_t)a->count, sizeof(*r.numbers)),
 			 .came = calloc((size_t)a->count, sizeof(*r.came))};
-	char text[400];
 
 	if (!r.numbers || !r.came) {
 		free(r.numbers);
@@ -244,18 +255,13 @@ static dicomm_result_t lead(const struct group_args *a, dicomm_result_t mine,
 			a->parent, DICOMM_ERR_NO_MEMORY, a->parent->rank, true,
 			"comm_create_group: no memory for %d ranks", a->count);
 	}
-	if (mine != DICOMM_SUCCESS) {
-		snprintf(text, sizeof(text),
-			 "comm_create_group: rank %d (%s) could not join: "
-			 "%.200s",
-			 a->parent->rank, where(a, 0), log_last_error());
-		fail(&r, mine, text);
-	}
+	if (mine != DICOMM_SUCCESS)
+		fail_first(a, &r, mine);
 	call_roll(a, &r, ms);
 	if (r.status == DICOMM_SUCCESS) {
 		mine = id_create(id);
 		if (mine != DICOMM_SUCCESS)
-			fail(&r, mine, log_last_error());
+			fail_first(a, &r, mine);
 	}
 	answer_all(a, &r, id);
 	free(r.numbers);
