@@ -160,7 +160,7 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 	bool done;
 
 	if (!comm_usable(comm) || stream || group_open() ||
-	    atomic_load_explicit(&comm->queued, memory_order_acquire))
+	    data_path_queued(&comm->path))
 		return false;
 	/* It may have been prepared in a group, where islands do nothing. */
 	if (__builtin_expect(comm->has_islands, 0) &&
@@ -172,7 +172,8 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 	/* A prepared call may outlive the operator; see redop.c. */
 	if (__builtin_expect(op >= 0x100, 0) && !comm_created_op(comm, op))
 		return false;
-	if (__builtin_expect(comm_enter(comm) != COMM_ENTERED, 0))
+	if (__builtin_expect(data_path_enter(&comm->path) != DATA_PATH_ENTERED,
+			     0))
 		return false;
 	prep = prepared_quick(comm, function, send, recv, count, type, op,
 			      root);
@@ -180,7 +181,7 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 	       host_access_quick(send, prep->send_bytes, recv,
 				 prep->recv_bytes) &&
 	       fast_path_run(comm, prep, send, recv, status);
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 	return done;
 }
 

@@ -126,7 +126,7 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	s.size = size;
 	s.bytes_direct = s.bytes_received - s.bytes_staged;
 	s.memory_bytes += comm->scratch.bytes +
-			  batch_bytes((size_t)atomic_load(&comm->queued));
+			  batch_bytes((size_t)data_path_queued(&comm->path));
 	if (comm->dev) {
 		s.device_bytes =
 			comm->scratch.bytes + device_exported_bytes(comm->dev);

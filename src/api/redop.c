@@ -84,10 +84,10 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 	c->used = false;
 	/* Another thread may use the cached calls now. Leave them; they age
 	 * out. */
-	if (!atomic_load_explicit(&comm->queued, memory_order_acquire) &&
-	    comm_enter(comm) == COMM_ENTERED) {
+	if (!data_path_queued(&comm->path) &&
+	    data_path_enter(&comm->path) == DATA_PATH_ENTERED) {
 		prepare_forget_op(comm, op);
-		comm_leave(comm);
+		data_path_leave(&comm->path);
 	}
 	return DICOMM_SUCCESS;
 }

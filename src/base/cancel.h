@@ -3,8 +3,8 @@
  * If pthread_cancel() ended a thread within a call, its locks would stay held
  * and its message half written, and other threads would wait for ever. So a
  * call holds cancellation off wherever it reaches a cancellation point: where
- * the data path begins to wait or makes system calls (comm_hold() in
- * src/core/comm.h), on all slower paths, and while a log line is written.
+ * the data path begins to wait or makes system calls (data_path_hold_cancel()),
+ * on all slower paths, and while a log line is written.
  */
 #ifndef DICOMM_BASE_CANCEL_H
 #define DICOMM_BASE_CANCEL_H

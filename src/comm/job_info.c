@@ -101,7 +101,7 @@ static unsigned under_way(struct dicomm_comm *comm)
 		atomic_load_explicit(&comm->under_way, memory_order_relaxed);
 
 	/* A call on the fast path is none of the engine's. */
-	if (!n && (atomic_load(&comm->inside) || atomic_load(&comm->holder)))
+	if (!n && data_path_is_entered(&comm->path))
 		return 1;
 	return n;
 }
@@ -150,7 +150,7 @@ static void put_counters(struct json_writer *j, struct dicomm_comm *comm)
 	comm_counters(comm, &s);
 	json_put_number(j, "begun", s.operations);
 	json_put_number(j, "ended", s.operations > n ? s.operations - n : 0);
-	json_put_number(j, "queued", (uint64_t)atomic_load(&comm->queued));
+	json_put_number(j, "queued", data_path_queued(&comm->path));
 	json_put_number(j, "bytes_sent", s.bytes_sent);
 	json_put_number(j, "bytes_received", s.bytes_received);
 	json_put_number(j, "bytes_staged", s.bytes_staged);

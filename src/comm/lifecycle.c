@@ -527,7 +527,7 @@ static dicomm_result_t finalize_now(struct dicomm_comm *comm)
 static dicomm_result_t check_outside(struct dicomm_comm *comm,
 				     const char *function)
 {
-	if (!comm_is_inside(comm) && !driver_has(comm) &&
+	if (!data_path_is_inside(&comm->path) && !driver_has(comm) &&
 	    !island_is_inside(comm))
 		return DICOMM_SUCCESS;
 	return FAIL(DICOMM_ERR_INVALID_USAGE,
@@ -656,7 +656,7 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "comm_abort: comm belongs to the parent of this "
 			    "process");
-	if (comm_is_inside(comm) || driver_has(comm) ||
+	if (data_path_is_inside(&comm->path) || driver_has(comm) ||
 	    island_is_inside(comm)) {
 		fault_mark_abort(comm);
 		if (comm->on_broken)

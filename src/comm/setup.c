@@ -98,7 +98,7 @@ static bool on_query(void *ctx, int peer, uint32_t class, uint64_t number,
 	}
 	/* It is queued and has not run yet. */
 	if (atomic_load(&comm->state) < COMM_FINALIZING ||
-	    atomic_load(&comm->queued))
+	    data_path_queued(&comm->path))
 		return false;
 	/* This rank will never make that call. */
 	*signature = 0;
@@ -378,6 +378,7 @@ static void find_slow(struct dicomm_comm *comm)
 		if (r == comm->rank || !mask || !w->transport->slow_poll)
 			continue;
 		comm->slow_transport = w;
+		comm->path.makes_system_calls = true;
 		if (config_is_default(CONFIG_SPIN) && comm->spin > SPIN_FAR)
 			comm->spin = SPIN_FAR;
 	}

@@ -3,13 +3,9 @@
  * A communicator as one rank sees it: its peers, its position in the order of
  * operations, and whether it still works.
  *
- * Threads: one thread at a time owns the data path (peers, prepared calls,
- * scratch, operation numbers). While `queued` is 0, that is the calling thread;
- * otherwise it is the driver of what is queued (src/stream/driver.c): a thread
- * that waits, or the progress thread. While neither is in the data path, a
- * thread that waits in another communicator may borrow it for a moment
- * (cross_progress.c). Any thread may call the functions of fault.h. Several
- * threads may make calls: share.h.
+ * Threads: data_path.h says which thread may touch the data path (peers,
+ * prepared calls, scratch, operation numbers) when. Any thread may call the
+ * functions of fault.h.
  */
 #ifndef DICOMM_CORE_COMM_H
 #define DICOMM_CORE_COMM_H
@@ -23,7 +19,7 @@
 #include "src/boot/control/control.h"
 #include "src/boot/control/recovery.h"
 #include "src/core/call.h"
-#include "src/core/fence.h"
+#include "src/core/data_path.h"
 #include "src/core/peer.h"
 #include "src/core/redop.h"
 #include "transports/transport.h"
@@ -126,9 +122,7 @@ struct pending_death {
 _Static_assert(sizeof(struct pending_death) % 64 == 0, "whole cache lines");
 
 struct fault {
-	/* DICOMM_SUCCESS, COMM_BORROWED, COMM_SHARED or COMM_PENDING while the
-	 * communicator works. */
-	_Atomic int status;
+	_Atomic int status; /* DICOMM_SUCCESS while the communicator works */
 	pthread_mutex_t lock;
 	struct pending_death pending;
 	int culprit;
@@ -154,17 +148,7 @@ struct comm_service {
 struct dicomm_comm {
 	uint64_t magic;
 	/* Every call reads the following fields. */
-	/* __builtin_thread_pointer() of the first thread that entered. Until
-	 * another thread calls, this one enters by a store to `inside`. */
-	_Atomic(void *) owner;
-	/* 1 while that thread is in the data path. fault_wait() waits until it
-	 * is 0. */
-	_Atomic int inside;
-	/* Once the communicator is shared: the thread in the data path. */
-	_Atomic(void *) holder;
-	/* calls of its group that the thread inside has not ended yet */
-	int calls;
-	_Atomic int queued; /* operations that the driver has */
+	struct data_path path;
 	/* Some collectives go by islands. */
 	bool has_islands;
 	_Atomic int in_island; /* calls of it that go on */
@@ -217,9 +201,6 @@ struct dicomm_comm {
 	/* A transport whose messages pass through the kernel; NULL if there is
 	 * none. */
 	struct comm_transport *slow_transport;
-	/* Of the thread inside: it holds cancellation off; it has to leave by
-	 * comm_leave_slow(). */
-	bool holds_cancel, leaves_slowly;
 	struct control *control;
 	struct recovery *recovery;
 	dicomm_unique_id_t id; /* a secret that all ranks share */
@@ -261,11 +242,7 @@ struct dicomm_comm {
 	struct bounce_buffers bounce_buffers;
 	struct operation *last_collective; /* the last one that is queued */
 	struct operation *spare;           /* a list of operations to reuse */
-	/* See share.h. lent: whether the driver may use the data path now;
-	 * returns: how often it has given it back; place: stands for a fast
-	 * call in its queue. */
-	_Atomic int lent; /* enum comm_lent */
-	_Atomic unsigned returns;
+	/* Stands for a fast call in its queue, while that lends. */
 	struct operation *place;
 	struct trace_lanes *trace;          /* NULL without DICOMM_TRACE */
 	struct tagged *tagged;              /* NULL until a tag is used */
@@ -400,19 +377,10 @@ dicomm_result_t comm_check_handle(struct dicomm_comm *comm,
 				  const char *function);
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function);
 
-/* Values of fault.status of a communicator that works; faults are positive.
- * Borrowed: another thread polls its transports (cross_progress.c). Shared:
- * several threads have called, so each one enters by comm_enter_slow(). */
-#define COMM_BORROWED (-1)
-#define COMM_SHARED (-2)
-/* A rank has died, which has not broken the communicator yet. Not used while it
- * is shared. */
-#define COMM_PENDING (-3)
-
 static inline bool fault_is(const struct dicomm_comm *comm)
 {
-	return atomic_load_explicit(&comm->fault.status, memory_order_relaxed) >
-	       DICOMM_SUCCESS;
+	return atomic_load_explicit(&comm->fault.status,
+				    memory_order_relaxed) != DICOMM_SUCCESS;
 }
 
 /* Returns true if a rank has died, and has not broken the communicator yet. */
@@ -423,103 +391,10 @@ static inline bool fault_is_pending(const struct dicomm_comm *comm)
 	       !fault_is(comm);
 }
 
-enum comm_entry {
-	COMM_ENTERED, /* to be left */
-	COMM_BROKEN,  /* not entered */
-	/* Not entered: a call of another thread is under way. Queue this one
-	 * for the driver. */
-	COMM_BUSY
-};
-
-/* If this thread is inside, holds cancellation off for it until
- * comm_leave(). */
-void comm_hold(struct dicomm_comm *comm);
-/* Leaves the data path, if this thread holds cancellation off or is the
- * holder. */
-void comm_leave_slow(struct dicomm_comm *comm);
-/* In share.c */
-enum comm_entry comm_enter_slow(struct dicomm_comm *comm);
-/* In fault.c. If a death is pending, lets the first call begin, and others for
- * PENDING_NS; later ones break the communicator. Returns false if it is broken.
- */
-bool comm_may_begin(struct dicomm_comm *comm);
-
-/*
- * comm_enter() enters the data path, comm_leave() leaves it. The entering
- * thread stores `inside` and then loads the status, which needs a fence in
- * between. The thread that changes the status provides it: its fence_all() puts
- * a fence into every thread by membarrier(2), so a call pays nothing for it.
- */
-static inline enum comm_entry comm_enter(struct dicomm_comm *comm)
-{
-	if (__builtin_expect(
-		    atomic_load_explicit(&comm->owner, memory_order_relaxed) !=
-			    __builtin_thread_pointer(),
-		    0))
-		return comm_enter_slow(comm);
-	atomic_store_explicit(&comm->inside, 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&fence_needed, memory_order_acquire))
-		atomic_thread_fence(memory_order_seq_cst);
-	/* Acquire, to see the writes of a thread that borrowed the data
-	 * path. */
-	if (__builtin_expect(atomic_load_explicit(&comm->fault.status,
-						  memory_order_acquire) ==
-				     DICOMM_SUCCESS,
-			     1)) {
-		if (__builtin_expect(comm->slow_transport != NULL, 0))
-			comm_hold(comm);
-		return COMM_ENTERED;
-	}
-	return comm_enter_slow(comm);
-}
-
-/* Returns true if this thread has entered and not left: the caller is then a
- * signal handler, or a function of the user that the library has called. */
-static inline bool comm_is_inside(struct dicomm_comm *comm)
-{
-	void *me = __builtin_thread_pointer();
-
-	return atomic_load(&comm->holder) == me ||
-	       (atomic_load(&comm->inside) && atomic_load(&comm->owner) == me);
-}
-
 /* Is a thread in the data path, or anything queued? */
 static inline bool comm_is_used(const struct dicomm_comm *comm)
 {
-	return atomic_load(&comm->inside) || atomic_load(&comm->holder) ||
-	       atomic_load(&comm->queued) || atomic_load(&comm->in_island);
-}
-
-static inline void comm_leave(struct dicomm_comm *comm)
-{
-	if (__builtin_expect(comm->leaves_slowly, 0))
-		comm_leave_slow(comm);
-	else
-		atomic_store_explicit(&comm->inside, 0, memory_order_release);
-}
-
-/* As above, for each call of a group, in any order. The last call to leave also
- * leaves the data path. */
-static inline enum comm_entry comm_enter_one(struct dicomm_comm *comm)
-{
-	enum comm_entry entry = COMM_ENTERED;
-
-	if (!comm_is_inside(comm)) {
-		entry = comm_enter(comm);
-		if (entry == COMM_ENTERED)
-			comm->calls = 0;
-	}
-	/* Others must not touch the count of the thread inside. */
-	if (entry == COMM_ENTERED)
-		comm->calls++;
-	return entry;
-}
-
-static inline void comm_leave_one(struct dicomm_comm *comm)
-{
-	if (!--comm->calls)
-		comm_leave(comm);
+	return data_path_is_used(&comm->path) || atomic_load(&comm->in_island);
 }
 
 /* Returns true if calls may use the handle. */

@@ -5,11 +5,7 @@
  * lost messages again. Peers may also lack credits that this rank had no room
  * to send. A thread that waits in another communicator has time for that.
  *
- * The thread borrows the data path. First it sets fault.status to
- * COMM_BORROWED. Then fence_all() makes sure that every other thread either
- * sees this or is seen inside. If no thread is inside, it polls a few times and
- * restores the status. A thread that enters meanwhile finds COMM_BORROWED where
- * it looks for a fault anyway, so the check costs calls nothing.
+ * It borrows the data path for a few polls (data_path.h).
  *
  * A rank that has registered a window is served by a thread, dicomm-windows.
  * While something moves, or the rank makes calls, that thread polls and naps.
@@ -34,7 +30,6 @@
 #include "src/base/log.h"
 #include "src/base/thread.h"
 #include "src/core/paths.h"
-#include "src/core/share.h"
 
 /* Polls of one communicator before the next one gets its turn. */
 #define POLLS 8
@@ -125,53 +120,10 @@ void cross_progress_remove(struct dicomm_comm *comm)
 	pthread_mutex_unlock(&lock);
 }
 
-static bool is_used(const struct dicomm_comm *comm)
-{
-	return atomic_load(&comm->inside) || atomic_load(&comm->queued);
-}
-
-/* Returns true if this thread has the data path now. If other threads come
- * meanwhile, they wait. */
-static bool borrow(struct dicomm_comm *comm)
-{
-	int was = DICOMM_SUCCESS;
-	void *nobody = NULL;
-
-	if (is_used(comm))
-		return false;
-	if (atomic_load(&comm->fault.status) == COMM_SHARED)
-		return atomic_compare_exchange_strong(&comm->holder, &nobody,
-						      SHARE_POLLER);
-	if (!atomic_compare_exchange_strong(&comm->fault.status, &was,
-					    COMM_BORROWED))
-		return false;
-	fence_all();
-	return true;
-}
-
-/* Restores the status, unless the communicator has broken meanwhile. */
-static void give_back(struct dicomm_comm *comm)
-{
-	int was = COMM_BORROWED;
-
-	if (atomic_load(&comm->holder) == SHARE_POLLER) {
-		atomic_store(&comm->holder, NULL);
-		return;
-	}
-	atomic_compare_exchange_strong(&comm->fault.status, &was,
-				       DICOMM_SUCCESS);
-	/* fault_died() could not say so meanwhile. */
-	was = DICOMM_SUCCESS;
-	if (atomic_load(&comm->fault.pending.since_ns))
-		atomic_compare_exchange_strong(&comm->fault.status, &was,
-					       COMM_PENDING);
-}
-
 /* Nobody polls it any more, or until the rank has called. */
 static bool is_stopped(const struct dicomm_comm *comm)
 {
-	return fault_is(comm) ||
-	       atomic_load(&comm->fault.status) == COMM_PENDING;
+	return data_path_has_fault(&comm->path);
 }
 
 /* Polls what makes no progress by itself while the thread sleeps, or slept a
@@ -200,18 +152,20 @@ static enum found poll_one(struct dicomm_comm *comm, bool near)
 	uint64_t moves;
 	enum found found;
 
-	if (!borrow(comm))
+	if (!data_path_borrow(&comm->path))
 		return is_stopped(comm) ? NOTHING : USED;
 	moves = comm->service_moves;
-	for (int i = 0; i < polls && !is_used(comm) && !fault_is(comm); i++)
+	for (int i = 0;
+	     i < polls && !data_path_is_used(&comm->path) && !fault_is(comm);
+	     i++)
 		if (near)
 			poll_near(comm);
 		else
 			comm_poll(comm);
-	found = is_used(comm) ? USED : NOTHING;
+	found = data_path_is_used(&comm->path) ? USED : NOTHING;
 	if (comm->service_moves != moves)
 		found = MOVED;
-	give_back(comm);
+	data_path_give_back(&comm->path);
 	return found;
 }
 
@@ -301,11 +255,11 @@ static bool is_at_rest(struct dicomm_comm *comm)
 {
 	bool idle;
 
-	if (!borrow(comm))
+	if (!data_path_borrow(&comm->path))
 		return is_stopped(comm);
-	idle = !is_used(comm) && can_rest(comm) &&
+	idle = !data_path_is_used(&comm->path) && can_rest(comm) &&
 	       comm->service->is_idle(comm) && comm_flush(comm);
-	give_back(comm);
+	data_path_give_back(&comm->path);
 	return idle;
 }
 

@@ -35,6 +35,7 @@ static void keep_cause(struct dicomm_comm *comm, dicomm_result_t status,
 	comm->fault.culprit = culprit;
 	snprintf(comm->fault.text, sizeof(comm->fault.text), "%s", text);
 	atomic_store(&comm->fault.status, (int)status);
+	data_path_report(&comm->path);
 	atomic_fetch_add(&fault_count, 1);
 	if (comm->fault.forming)
 		atomic_store(&comm->fault.forming->cancelled, true);
@@ -162,19 +163,16 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	return raise_text(comm, status, culprit, tell, NEW, text);
 }
 
-/* The fault.status of a communicator that is borrowed at the moment changes
- * when it is given back (cross_progress.c); of one that is shared it stays, for
- * its threads enter by comm_enter_slow() anyway. */
+/* Needs the lock. */
 static void make_pending(struct dicomm_comm *comm, int rank, const char *text)
 {
 	struct pending_death *pending = &comm->fault.pending;
-	int was = DICOMM_SUCCESS;
 
 	pending->rank = rank;
 	snprintf(pending->text, sizeof(pending->text), "%s", text);
 	atomic_store(&pending->used, comm_is_used(comm));
 	atomic_store(&pending->since_ns, clock_ns());
-	atomic_compare_exchange_strong(&comm->fault.status, &was, COMM_PENDING);
+	data_path_report(&comm->path);
 }
 
 /* A communicator that is being split off needs all ranks. If this one is being
@@ -225,12 +223,11 @@ bool fault_pends_idle(const struct dicomm_comm *comm)
 
 void fault_mark_abort(struct dicomm_comm *comm)
 {
-	int was = atomic_load(&comm->fault.status);
+	int was = DICOMM_SUCCESS;
 
-	while (was <= DICOMM_SUCCESS &&
-	       !atomic_compare_exchange_weak(&comm->fault.status, &was,
-					     DICOMM_ERR_ABORTED))
-		;
+	atomic_compare_exchange_strong(&comm->fault.status, &was,
+				       DICOMM_ERR_ABORTED);
+	data_path_report(&comm->path);
 	atomic_store(&comm->cancelled, true);
 	atomic_fetch_add(&fault_count, 1);
 }
@@ -417,10 +414,10 @@ void fault_wait(struct dicomm_comm *comm)
 		sched_yield();
 }
 
-/* A death is pending. This rank may be several calls behind the one that has
+/* If a death is pending: this rank may be several calls behind the one that has
  * ended. The calls of a group, or those that are queued together, count as
  * one. */
-bool comm_may_begin(struct dicomm_comm *comm)
+bool fault_lets_begin(struct dicomm_comm *comm)
 {
 	struct pending_death *pending = &comm->fault.pending;
 
@@ -428,7 +425,7 @@ bool comm_may_begin(struct dicomm_comm *comm)
 		return false;
 	if (!atomic_load(&pending->since_ns) ||
 	    !atomic_exchange(&pending->used, true) ||
-	    atomic_load(&comm->queued) > 1 ||
+	    data_path_queued(&comm->path) > 1 ||
 	    clock_ns() - atomic_load(&pending->since_ns) < PENDING_NS)
 		return true;
 	return fault_settle(comm) == DICOMM_SUCCESS;

@@ -30,6 +30,10 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
  * need more of the dead rank than has arrived, or if they make no progress
  * (wait.c). Later calls fail. */
 void fault_died(struct dicomm_comm *comm, int rank, const char *text);
+/* Returns false if the communicator is broken. If a death is pending, lets the
+ * first call begin, and others for PENDING_NS; a later one breaks the
+ * communicator. */
+bool fault_lets_begin(struct dicomm_comm *comm);
 /* Breaks the communicator if a death is pending. Returns its fault, or
  * DICOMM_SUCCESS if it has none. */
 dicomm_result_t fault_settle(struct dicomm_comm *comm);

@@ -42,7 +42,7 @@ static dicomm_result_t out_of_memory(struct dicomm_comm *comm,
 static dicomm_result_t gather(struct dicomm_comm *comm, const void *mine,
 			      void *all, size_t len)
 {
-	assert(!comm_is_inside(comm));
+	assert(!data_path_is_inside(&comm->path));
 	return control_allgather(comm->control, mine, all, len,
 				 atomic_load(&comm->timeout_ms));
 }

@@ -14,7 +14,7 @@
 #include "src/core/member.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 #include "src/core/wait_chain.h"
 
 /* Shorter waits do not read the clock. */
@@ -369,8 +369,8 @@ static dicomm_result_t time_out(const struct wait_for *f, uint64_t waited_ms)
  * than time: the process may have been suspended. */
 static bool waits_for_itself(struct waiter *w, const struct wait_for *f)
 {
-	return f->alone && !share_is(f->comm) && f->peer == f->comm->rank &&
-	       ++w->own >= OWN_LOOKS;
+	return f->alone && !data_path_is_shared(&f->comm->path) &&
+	       f->peer == f->comm->rank && ++w->own >= OWN_LOOKS;
 }
 
 static bool is_due(struct waiter *w, uint64_t now)
@@ -583,7 +583,7 @@ static void nap_lending(const struct wait_for *f, uint64_t waited_ns)
 {
 	uint64_t us = waited_ns / 1000 / REST_SHARE;
 
-	share_lend(f->comm, us < REST_US ? (unsigned)us : REST_US);
+	data_path_lend(&f->comm->path, us < REST_US ? (unsigned)us : REST_US);
 }
 
 bool wait_is_due(struct waiter *w)
@@ -607,12 +607,12 @@ static dicomm_result_t trouble(struct waiter *w, const struct wait_for *f)
 dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 {
 	uint64_t now;
-	bool due, lends = f->lends && share_is(f->comm);
+	bool due, lends = f->lends && data_path_is_shared(&f->comm->path);
 	bool alone = f->alone && !lends;
 	unsigned spin;
 
-	if (lends && share_is_wanted(f->comm))
-		share_lend(f->comm, 0);
+	if (lends && data_path_queued(&f->comm->path))
+		data_path_lend(&f->comm->path, 0);
 	comm_poll(f->comm);
 	spin = wait_spin(f->comm);
 	if (++w->polls < spin) {
@@ -620,7 +620,7 @@ dicomm_result_t wait_more(struct waiter *w, const struct wait_for *f)
 			return trouble(w, f);
 		return DICOMM_SUCCESS;
 	}
-	comm_hold(f->comm);
+	data_path_hold_cancel(&f->comm->path);
 	if (is_troubled(f->comm))
 		TRY(trouble(w, f));
 	rest(f->comm, alone);
@@ -654,7 +654,7 @@ void wait_pause(struct dicomm_comm *comm, struct waiter *w)
 {
 	comm_poll(comm);
 	if (++w->polls > wait_spin(comm)) {
-		comm_hold(comm);
+		data_path_hold_cancel(&comm->path);
 		rest(comm, false);
 	}
 }

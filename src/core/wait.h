@@ -42,7 +42,7 @@ struct wait_for {
 	bool sending;
 	bool alone; /* no other work needs this thread */
 	/* This thread makes the call itself, and may lend the data path
-	 * meanwhile; see share.h. */
+	 * meanwhile; see data_path.h. */
 	bool lends;
 };
 

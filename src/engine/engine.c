@@ -15,7 +15,7 @@
 #include "src/core/fault.h"
 #include "src/core/memory.h"
 #include "src/core/paths.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 
 /* Time for checks of waiting operations in one turn */
 #define WATCH_NS UINT64_C(50000000)
@@ -195,7 +195,7 @@ static bool are_alone(struct operation *const *ops, size_t n)
 void engine_leave(struct dicomm_comm *comm)
 {
 	prepare_trim(comm);
-	comm_leave_one(comm);
+	data_path_leave_one(&comm->path);
 }
 
 static void finish(struct operation **at)
@@ -217,8 +217,8 @@ static void lend_all(struct operation *const *ops, size_t n)
 		if (!ops[i] || ops[i]->comm == last)
 			continue;
 		last = ops[i]->comm;
-		if (share_is_wanted(last))
-			share_lend(ops[i]->comm, 0);
+		if (data_path_queued(&last->path))
+			data_path_lend(&ops[i]->comm->path, 0);
 	}
 }
 
@@ -297,15 +297,14 @@ dicomm_result_t engine_call(struct dicomm_comm *comm, const struct call *call)
 	struct operation *op;
 	dicomm_result_t status;
 
-	switch (comm_enter(comm)) {
-	case COMM_BUSY:
+	switch (data_path_enter_one(&comm->path)) {
+	case DATA_PATH_BUSY:
 		return DICOMM_AGAIN;
-	case COMM_BROKEN:
+	case DATA_PATH_BROKEN:
 		return fault_report(comm);
-	case COMM_ENTERED:
+	case DATA_PATH_ENTERED:
 		break;
 	}
-	comm->calls = 1;
 	status = engine_prepare(comm, call, &op);
 	if (status == DICOMM_SUCCESS)
 		return engine_run(&op, 1);

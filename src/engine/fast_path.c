@@ -18,7 +18,7 @@
 #include "src/engine/prepare.h"
 #include "src/engine/step.h"
 #include "src/core/fault.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 
 /* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
@@ -78,7 +78,7 @@ static dicomm_result_t fast_wait(const struct fast_steps *r,
 	struct call call = fast_call(r);
 	struct wait_for f = {.comm = r->comm,
 			     .alone = true,
-			     .lends = share_is(r->comm),
+			     .lends = data_path_is_shared(&r->comm->path),
 			     .call = &call,
 			     .number = r->number,
 			     .peer = s->peer->rank,

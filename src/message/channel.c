@@ -29,7 +29,7 @@ dicomm_result_t channel_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	/* One between neighbours holds cancellation off where it does more
 	 * than look. */
 	if (!peer->transport->intra_node)
-		comm_hold(comm);
+		data_path_hold_cancel(&comm->path);
 	TRY(peer->transport->connect_in(peer->tp, c, &channel->in));
 	/* Empty messages are never sent, but they have numbers and so use
 	 * credits. Return these credits. */

@@ -9,7 +9,7 @@
 
 #include "src/base/log.h"
 #include "src/core/fault.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 #include "src/engine/prepare.h"
 #include "src/stream/request.h"
 
@@ -50,7 +50,7 @@ static void finish_item(struct item *item)
 	struct dicomm_comm *comm = item->comm;
 
 	item->comm = NULL;
-	atomic_fetch_sub_explicit(&comm->queued, 1, memory_order_release);
+	data_path_dequeue(&comm->path);
 }
 
 /* Returns true if a call of the batch still needs this stream blocked. Calls of
@@ -124,13 +124,13 @@ bool batch_drop_broken(struct batch *w, void (*forget)(struct operation *op))
 
 		if (!item->comm || !fault_is(item->comm))
 			continue;
-		if (item->op && !share_take(item->comm)) {
+		if (item->op && !data_path_take(&item->comm->path)) {
 			all = false;
 			continue;
 		}
 		if (item->op) {
 			drop_operation(w, item, forget);
-			share_return(item->comm);
+			data_path_return(&item->comm->path);
 		}
 		any = true;
 	}
@@ -161,11 +161,11 @@ bool batch_accept(struct batch *w)
 		struct item *item = &w->items[w->accepted];
 		dicomm_result_t s;
 
-		if (!comm_may_begin(item->comm)) {
+		if (!fault_lets_begin(item->comm)) {
 			s = fault_report(item->comm);
-		} else if (share_take(item->comm)) {
+		} else if (data_path_take(&item->comm->path)) {
 			s = prepare(item);
-			share_return(item->comm);
+			data_path_return(&item->comm->path);
 		} else {
 			return false;
 		}

@@ -4,7 +4,7 @@
  *
  * The driver is one thread at a time. While a communicator has queued
  * operations, only the driver touches its data path; if a blocking call of
- * another thread is under way, it does so whenever that lends it (share.h).
+ * another thread is under way, it does so whenever that lends it (data_path.h).
  * `stream_lock` guards the hand-over (inbox, pending counts, results) and who
  * drives. It is not taken during a turn.
  *
@@ -31,7 +31,7 @@
 #include "src/stream/batch.h"
 #include "src/stream/request.h"
 #include "src/stream/turns.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 
 /* Passes without progress before the progress thread begins to sleep
  * between passes. */
@@ -91,10 +91,10 @@ static void take_inbox(void)
 /* Returns false if another thread is inside. */
 static bool wait_for(struct operation *op)
 {
-	if (!share_take(op->comm))
+	if (!data_path_take(&op->comm->path))
 		return false;
 	turns_wait(op);
-	share_return(op->comm);
+	data_path_return(&op->comm->path);
 	return true;
 }
 
@@ -357,7 +357,7 @@ void driver_wake(void)
 
 bool driver_has(const struct dicomm_comm *comm)
 {
-	return is_driver && atomic_load(&comm->queued);
+	return is_driver && data_path_queued(&comm->path);
 }
 
 /* ---- progress thread ---- */

@@ -114,7 +114,7 @@ void group_before(const struct local_work *work)
 
 static bool idle(const struct dicomm_comm *comm)
 {
-	return !atomic_load_explicit(&comm->queued, memory_order_acquire);
+	return !data_path_queued(&comm->path);
 }
 
 /* Refuse a group that uses more streams than there are fences: it would wait
@@ -263,16 +263,17 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 static bool enter_all(struct item *items, size_t n, dicomm_result_t *status)
 {
 	for (size_t i = 0; i < n; i++) {
-		enum comm_entry entry = comm_enter_one(items[i].comm);
+		enum data_path_entry entry =
+			data_path_enter_one(&items[i].comm->path);
 
-		items[i].entered = entry == COMM_ENTERED;
-		if (entry == COMM_BROKEN && *status == DICOMM_SUCCESS)
+		items[i].entered = entry == DATA_PATH_ENTERED;
+		if (entry == DATA_PATH_BROKEN && *status == DICOMM_SUCCESS)
 			*status = fault_report(items[i].comm);
-		if (entry != COMM_BUSY)
+		if (entry != DATA_PATH_BUSY)
 			continue;
 		while (i--)
 			if (items[i].entered)
-				comm_leave_one(items[i].comm);
+				data_path_leave_one(&items[i].comm->path);
 		return false;
 	}
 	return true;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "src/base/log.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 #include "src/stream/batch.h"
 #include "src/stream/driver.h"
 #include "src/stream/request.h"
@@ -20,7 +20,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 	dicomm_result_t status;
 
 	for (size_t i = 0; i < n; i++)
-		share_claim(items[i].comm);
+		data_path_claim(&items[i].comm->path);
 	pthread_mutex_lock(&stream_lock);
 	w = batch_make(items, n);
 	if (!w) {
@@ -46,7 +46,7 @@ dicomm_result_t stream_submit(const struct item *items, size_t n,
 		return status;
 	}
 	for (size_t i = 0; i < n; i++)
-		atomic_fetch_add(&items[i].comm->queued, 1);
+		data_path_queue(&items[i].comm->path);
 	for (size_t i = 0; i < w->nplaces; i++) {
 		w->places[i].stream->pending++;
 		w->places[i].stream->last = w;

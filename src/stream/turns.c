@@ -7,7 +7,7 @@
 
 #include "src/core/fault.h"
 #include "src/core/paths.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 #include "src/engine/engine.h"
 #include "src/engine/woken.h"
 #include "src/stream/batch.h"
@@ -255,7 +255,7 @@ static bool give(struct operation *op)
 	bool moved = false, done;
 
 	/* The next pass drops those of broken communicators. */
-	if (fault_is(comm) || !share_take(comm))
+	if (fault_is(comm) || !data_path_take(&comm->path))
 		return false;
 	done = engine_turn(op, &moved) == SCHEDULE_DONE;
 	if (done) {
@@ -264,7 +264,7 @@ static bool give(struct operation *op)
 	} else if (engine_is_parked(op)) {
 		item->parked = true;
 	}
-	share_return(comm);
+	data_path_return(&comm->path);
 	if (!done && !moved && !item->parked)
 		return false;
 	w->moves++;
@@ -321,11 +321,11 @@ static void poll_others(const struct operation *idle)
 		struct operation *op = picked[i];
 
 		if (!op || op->comm == idle->comm || op->comm == last ||
-		    !share_take(op->comm))
+		    !data_path_take(&op->comm->path))
 			continue;
 		last = op->comm;
 		comm_poll(op->comm);
-		share_return(op->comm);
+		data_path_return(&op->comm->path);
 	}
 }
 
@@ -391,10 +391,10 @@ void turns_look(void)
 	random = random * 1664525 + 1013904223;
 	op = picked[(random >> 16) % npicked];
 	if (!op || !op->turn_list || fault_is(op->comm) ||
-	    !share_take(op->comm))
+	    !data_path_take(&op->comm->path))
 		return;
 	engine_look(begin_check(op), op);
-	share_return(op->comm);
+	data_path_return(&op->comm->path);
 	end_check(op);
 }
 

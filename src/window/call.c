@@ -308,7 +308,7 @@ dicomm_result_t window_wait_one(struct dicomm_comm *comm,
 {
 	dicomm_result_t status;
 
-	if (!comm->windows || comm_enter(comm) != COMM_ENTERED)
+	if (!comm->windows || data_path_enter(&comm->path) != DATA_PATH_ENTERED)
 		return DICOMM_AGAIN;
 	if (partner_of(comm, want->peer)->known)
 		status = take_one(comm, want);
@@ -317,7 +317,7 @@ dicomm_result_t window_wait_one(struct dicomm_comm *comm,
 	if (__builtin_expect(status != DICOMM_SUCCESS, 0) &&
 	    status != DICOMM_AGAIN)
 		fault_stop_transports(comm);
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 	return status;
 }
 
@@ -326,12 +326,12 @@ dicomm_result_t window_call_run(struct window_call *c, const struct call *call)
 	struct dicomm_comm *comm = c->comm;
 	dicomm_result_t status;
 
-	switch (comm_enter(comm)) {
-	case COMM_BUSY:
+	switch (data_path_enter(&comm->path)) {
+	case DATA_PATH_BUSY:
 		return DICOMM_AGAIN;
-	case COMM_BROKEN:
+	case DATA_PATH_BROKEN:
 		return fault_report(comm);
-	case COMM_ENTERED:
+	case DATA_PATH_ENTERED:
 		break;
 	}
 	status = run(c, call);
@@ -340,6 +340,6 @@ dicomm_result_t window_call_run(struct window_call *c, const struct call *call)
 		fault_stop_transports(comm);
 		window_call_drop(c);
 	}
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 	return status;
 }

@@ -90,7 +90,7 @@ static dicomm_result_t check_local(const char *f,
 static bool is_direct(const struct dicomm_comm *comm, dicomm_stream_t stream)
 {
 	return !group_open() && !stream && !comm->dev && !trace_on &&
-	       !atomic_load_explicit(&comm->queued, memory_order_acquire);
+	       !data_path_queued(&comm->path);
 }
 
 static struct call call_of(struct window_call *c, dicomm_datatype_t type,
@@ -144,11 +144,12 @@ static inline bool put_quick(struct dicomm_comm *comm, int peer,
 {
 	bool done;
 
-	if (!comm->windows || trace_on || comm_enter(comm) != COMM_ENTERED)
+	if (!comm->windows || trace_on ||
+	    data_path_enter(&comm->path) != DATA_PATH_ENTERED)
 		return false;
 	done = outgoing_quick(comm, peer, from, first, offset, bytes, last);
 	comm->stats.operations += done;
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 	return done;
 }
 

@@ -6,7 +6,7 @@
 #include "src/base/cancel.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
-#include "src/core/share.h"
+#include "src/core/data_path.h"
 #include "src/core/memory.h"
 #include "src/core/setup_call.h"
 #include "src/core/wait.h"
@@ -77,7 +77,7 @@ static dicomm_result_t make(struct registering *r, struct dicomm_window **out)
 	if (!w)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "window_register: out of memory");
-	if (!share_enter(comm)) {
+	if (!data_path_await(&comm->path)) {
 		window_free(w);
 		return fault_report(comm);
 	}
@@ -91,7 +91,7 @@ static dicomm_result_t make(struct registering *r, struct dicomm_window **out)
 		status = DICOMM_SUCCESS;
 		add(w, &r->refusal);
 	}
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 	*out = w;
 	return status;
 }
@@ -140,9 +140,9 @@ static void remove_window(struct dicomm_window *w)
 {
 	struct dicomm_comm *comm = w->comm;
 
-	if (share_enter(comm)) {
+	if (data_path_await(&comm->path)) {
 		window_free(w);
-		comm_leave(comm);
+		data_path_leave(&comm->path);
 		return;
 	}
 	/* Nobody uses a broken communicator any more. */
@@ -154,7 +154,7 @@ static void remove_window(struct dicomm_window *w)
 /* What is queued ends first, since another thread has the data path. */
 static dicomm_result_t settle(struct dicomm_comm *comm)
 {
-	while (atomic_load_explicit(&comm->queued, memory_order_acquire))
+	while (data_path_queued(&comm->path))
 		sched_yield();
 	return fault_is(comm) ? fault_report(comm) : DICOMM_SUCCESS;
 }
@@ -239,12 +239,12 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm, bool only_queued)
 {
 	dicomm_result_t status;
 
-	if (!share_enter(comm))
+	if (!data_path_await(&comm->path))
 		return fault_report(comm);
 	status = deliver(comm, only_queued);
 	if (status != DICOMM_SUCCESS && !fault_is(comm))
 		status = fault_own(comm, status, -1);
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 	return status;
 }
 

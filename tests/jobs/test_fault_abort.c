@@ -376,7 +376,7 @@ static void *abort_and_destroy(void *arg)
 	double end = job_seconds() + PATIENCE_S;
 
 	/* Who has not called yet would call what is gone. */
-	while (!atomic_load(&e->comm->inside) && !atomic_load(&e->comm->queued))
+	while (!data_path_is_used(&e->comm->path))
 		JOB_CHECK(job_seconds() < end, "nobody ever called");
 	usleep(20000);
 	timed_abort(e->comm);

@@ -168,11 +168,11 @@ static dicomm_result_t put_evil(struct tp_peer *peer, enum tp_class c,
  * communicator is broken: nobody uses a peer of it then. */
 static bool enter(dicomm_comm_t comm)
 {
-	enum comm_entry entry;
+	enum data_path_entry entry;
 
-	while ((entry = comm_enter(comm)) == COMM_BUSY)
+	while ((entry = data_path_enter(&comm->path)) == DATA_PATH_BUSY)
 		job_sleep_ms(1);
-	return entry == COMM_ENTERED;
+	return entry == DATA_PATH_ENTERED;
 }
 
 static void set_transport(dicomm_comm_t comm, const struct transport *t)
@@ -180,7 +180,7 @@ static void set_transport(dicomm_comm_t comm, const struct transport *t)
 	if (!enter(comm))
 		return;
 	comm->peers[0].transport = t;
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 }
 
 static void send_sum(dicomm_comm_t comm)
@@ -218,32 +218,32 @@ static void send_evil(dicomm_comm_t comm)
 	make_body();
 	JOB_CHECK(enter(comm), "%s: broken too early", evil->name);
 	JOB_TRY(comm_peer(comm, 0, &peer));
-	comm_leave(comm);
+	data_path_leave(&comm->path);
 	if (evil->act == SUM)
 		send_sum(comm);
 	for (status = DICOMM_AGAIN; evil->act != SUM && status;
 	     job_sleep_ms(1)) {
 		JOB_CHECK(job_seconds() < end, "%s: no room, %d", evil->name,
 			  status);
-		if (comm_enter(comm) != COMM_ENTERED)
+		if (data_path_enter(&comm->path) != DATA_PATH_ENTERED)
 			continue;
 		status = try_evil(peer);
-		comm_leave(comm);
+		data_path_leave(&comm->path);
 	}
 	/* The true answer must not come before this one. */
 	if (evil->act == GET) {
 		if (enter(comm)) {
 			peer->channel[TP_WINDOW].out_base = 1;
-			comm_leave(comm);
+			data_path_leave(&comm->path);
 		}
 		job_barrier();
 	}
 	/* It has to leave this process, and the other rank to tell its own. */
 	while (dicomm_comm_get_async_error(comm, &status) == DICOMM_SUCCESS &&
 	       status == DICOMM_SUCCESS && job_seconds() < end) {
-		if (comm_enter(comm) == COMM_ENTERED) {
+		if (data_path_enter(&comm->path) == DATA_PATH_ENTERED) {
 			peer->transport->poll(peer->device);
-			comm_leave(comm);
+			data_path_leave(&comm->path);
 		}
 		job_sleep_ms(1);
 	}

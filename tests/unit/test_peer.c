@@ -341,13 +341,13 @@ START_TEST(others_are_polled_only_where_nobody_is)
 
 	cross_progress_poll();
 	ck_assert_int_gt(atomic_exchange(&polls_there, 0), 0);
-	ck_assert_int_eq(comm_enter(other), COMM_ENTERED);
+	ck_assert_int_eq(data_path_enter(&other->path), DATA_PATH_ENTERED);
 	cross_progress_poll();
 	ck_assert(!fault_is(other));
-	comm_leave(other);
-	atomic_store(&other->queued, 1);
+	data_path_leave(&other->path);
+	data_path_queue(&other->path);
 	cross_progress_poll();
-	atomic_store(&other->queued, 0);
+	data_path_dequeue(&other->path);
 	ck_assert_int_eq(atomic_load(&polls_there), 0);
 	cross_progress_poll();
 	ck_assert_int_gt(atomic_exchange(&polls_there, 0), 0);
@@ -385,13 +385,14 @@ START_TEST(nobody_is_there_while_another_polls)
 	atomic_store(&both, false);
 	ck_assert_int_eq(pthread_create(&thread, NULL, poll_others, NULL), 0);
 	while (clock_ms() < end || atomic_load(&polls_there) < 100) {
-		ck_assert_int_eq(comm_enter(other), COMM_ENTERED);
+		ck_assert_int_eq(data_path_enter(&other->path),
+				 DATA_PATH_ENTERED);
 		atomic_store(&is_used, true);
 		for (int i = 0; i < LOOKS; i++)
 			if (atomic_load(&is_polled))
 				atomic_store(&both, true);
 		atomic_store(&is_used, false);
-		comm_leave(other);
+		data_path_leave(&other->path);
 		/* Let the other one in, too. */
 		for (int i = 0; i < 10 * LOOKS; i++)
 			cpu_relax();
@@ -400,7 +401,7 @@ START_TEST(nobody_is_there_while_another_polls)
 	fault_raise(other, DICOMM_ERR_REMOTE, 1, false, "broken");
 	fault_wait(other);
 	ck_assert(!atomic_load(&is_polled));
-	ck_assert_int_eq(comm_enter(other), COMM_BROKEN);
+	ck_assert_int_eq(data_path_enter(&other->path), DATA_PATH_BROKEN);
 	ck_assert_int_eq(atomic_load(&other->fault.status), DICOMM_ERR_REMOTE);
 	atomic_store(&enough, true);
 	pthread_join(thread, NULL);
