@@ -159,8 +159,7 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 	const struct prepared *prep;
 	bool done;
 
-	if (!comm_usable(comm) || stream || group_open() ||
-	    data_path_queued(&comm->path))
+	if (!comm_usable(comm) || stream || group_open())
 		return false;
 	/* It may have been prepared in a group, where islands do nothing. */
 	if (__builtin_expect(comm->has_islands, 0) &&

@@ -84,8 +84,7 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm)
 	c->used = false;
 	/* Another thread may use the cached calls now. Leave them; they age
 	 * out. */
-	if (!data_path_queued(&comm->path) &&
-	    data_path_enter(&comm->path) == DATA_PATH_ENTERED) {
+	if (data_path_enter(&comm->path) == DATA_PATH_ENTERED) {
 		prepare_forget_op(comm, op);
 		data_path_leave(&comm->path);
 	}

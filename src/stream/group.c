@@ -232,8 +232,7 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 	struct item alone, *item = &alone;
 	dicomm_result_t status = DICOMM_SUCCESS;
 
-	if (__builtin_expect(!g->depth && !stream && !comm->dev && idle(comm),
-			     1)) {
+	if (__builtin_expect(!g->depth && !stream && !comm->dev, 1)) {
 		status = engine_call(comm, call);
 		if (status != DICOMM_AGAIN) {
 			free(counts);

@@ -85,12 +85,10 @@ static dicomm_result_t check_local(const char *f,
 	return device_check(comm, f, "local", local);
 }
 
-/* Blocking, and nothing is queued on this communicator. A trace shows
- * operations only. */
+/* Blocking; a trace shows operations only. */
 static bool is_direct(const struct dicomm_comm *comm, dicomm_stream_t stream)
 {
-	return !group_open() && !stream && !comm->dev && !trace_on &&
-	       !data_path_queued(&comm->path);
+	return !group_open() && !stream && !comm->dev && !trace_on;
 }
 
 static struct call call_of(struct window_call *c, dicomm_datatype_t type,
