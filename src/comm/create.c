@@ -13,6 +13,7 @@
 #include "src/boot/store/launcher.h"
 #include "src/comm/job_info.h"
 #include "src/core/cross_progress.h"
+#include "src/core/fault.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
 #include "src/device/neighbour.h"
@@ -224,6 +225,7 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 	fork_add(FORK_COMMS, forked);
 	fork_add(FORK_STREAMS, driver_forget);
 	pthread_once(&fence_once, fence_init);
+	atomic_store(&data_path_lets_begin, fault_lets_enter);
 	if (ranks < 1)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "comm_init_rank: nranks %d: not positive", ranks);

@@ -3,14 +3,11 @@
 #include "src/core/data_path.h"
 
 #include <sched.h>
-#include <stddef.h>
 #include <time.h>
 
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/yield.h"
-#include "src/core/comm.h"
-#include "src/core/fault.h"
 
 /* What a thread has to do when it leaves */
 enum { LEAVE_HOLDER = 1, RELEASE_CANCEL = 2 };
@@ -22,10 +19,7 @@ enum { LEAVE_HOLDER = 1, RELEASE_CANCEL = 2 };
 /* Sleep of a lender whose core others want */
 #define NAP_US 20
 
-static struct dicomm_comm *comm_of(struct data_path *p)
-{
-	return (void *)((char *)p - offsetof(struct dicomm_comm, path));
-}
+_Atomic(data_path_ask *) data_path_lets_begin;
 
 static enum data_path_state state_of(uint64_t word)
 {
@@ -79,15 +73,10 @@ void data_path_claim(struct data_path *p)
 
 /* ---- threads that make calls ---- */
 
-static enum data_path_entry refuse(struct data_path *p)
-{
-	return fault_is(comm_of(p)) ? DATA_PATH_BROKEN : DATA_PATH_BUSY;
-}
-
 /* For the thread inside: it may have to leave again. */
 static enum data_path_entry ask_fault(struct data_path *p, uint64_t word)
 {
-	if (!(word & DATA_PATH_FAULT) || fault_lets_begin(comm_of(p)))
+	if (!(word & DATA_PATH_FAULT) || atomic_load(&data_path_lets_begin)(p))
 		return DATA_PATH_ENTERED;
 	data_path_leave(p);
 	return DATA_PATH_BROKEN;
@@ -108,7 +97,7 @@ static bool enter_as_owner(struct data_path *p, enum data_path_entry *entry)
 		return true;
 	}
 	atomic_store(&p->inside, false);
-	*entry = refuse(p);
+	*entry = DATA_PATH_BUSY;
 	if (!(word & DATA_PATH_SHARED))
 		return true;
 	atomic_store(&p->owner, NO_THREAD);
@@ -127,7 +116,7 @@ static enum data_path_entry enter_shared(struct data_path *p)
 		/* The owner may be inside since before it was shared. */
 		if (word & ~(DATA_PATH_SHARED | DATA_PATH_FAULT) ||
 		    atomic_load(&p->inside))
-			return refuse(p);
+			return DATA_PATH_BUSY;
 		nobody = NULL;
 		if (!atomic_compare_exchange_strong(&p->holder, &nobody,
 						    __builtin_thread_pointer()))

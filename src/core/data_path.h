@@ -241,7 +241,12 @@ void data_path_give_back(struct data_path *p);
 
 /* ---- for threads that report a fault ---- */
 
-/* From now on, threads that enter ask fault_lets_begin(). May be called in a
+/* Asked where a fault is reported: may a call begin? By way of a pointer, since
+ * fault.c itself needs this file. comm_create() sets it. */
+typedef bool data_path_ask(struct data_path *p);
+extern _Atomic(data_path_ask *) data_path_lets_begin;
+
+/* From now on, threads that enter ask data_path_lets_begin. May be called in a
  * signal handler. */
 static inline void data_path_report(struct data_path *p)
 {

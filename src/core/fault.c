@@ -431,6 +431,12 @@ bool fault_lets_begin(struct dicomm_comm *comm)
 	return fault_settle(comm) == DICOMM_SUCCESS;
 }
 
+bool fault_lets_enter(struct data_path *p)
+{
+	return fault_lets_begin(
+		(void *)((char *)p - offsetof(struct dicomm_comm, path)));
+}
+
 dicomm_result_t comm_check_slow(struct dicomm_comm *comm, const char *function)
 {
 	int state;

@@ -34,6 +34,8 @@ void fault_died(struct dicomm_comm *comm, int rank, const char *text);
  * first call begin, and others for PENDING_NS; a later one breaks the
  * communicator. */
 bool fault_lets_begin(struct dicomm_comm *comm);
+/* The same, for data_path_lets_begin. */
+bool fault_lets_enter(struct data_path *p);
 /* Breaks the communicator if a death is pending. Returns its fault, or
  * DICOMM_SUCCESS if it has none. */
 dicomm_result_t fault_settle(struct dicomm_comm *comm);
