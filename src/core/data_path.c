@@ -246,7 +246,13 @@ bool data_path_take(struct data_path *p)
 	for (;;) {
 		switch (state_of(word)) {
 		case DATA_PATH_FREE: /* nobody enters: something is queued */
-			return !atomic_load(&p->inside);
+			if (atomic_load(&p->inside))
+				return false;
+			/* The owner may have become the holder meanwhile. */
+			word = atomic_load(&p->word);
+			if (state_of(word) == DATA_PATH_FREE)
+				return true;
+			break;
 		case DATA_PATH_LENT:
 			if (change(p, &word, DATA_PATH_TAKEN))
 				return true;
