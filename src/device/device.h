@@ -20,7 +20,7 @@
 #include <pthread.h>
 
 #include "src/engine/engine.h"
-#include "src/engine/memory_ref.h"
+#include "src/message/memory_ref.h"
 #include "src/memory/in_process.h"
 #include "src/memory/ipc.h"
 

@@ -9,7 +9,7 @@
 #include "src/base/log.h"
 #include "src/core/member.h"
 #include "src/device/device.h"
-#include "src/engine/memory_ref.h"
+#include "src/message/memory_ref.h"
 #include "src/memory/host_map.h"
 #include "src/memory/in_process.h"
 

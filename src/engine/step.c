@@ -7,11 +7,11 @@
 
 #include "src/base/log.h"
 #include "src/core/member.h"
-#include "src/message/receive.h"
-#include "src/core/wait.h"
-#include "src/engine/memory_ref.h"
 #include "src/core/fault.h"
 #include "src/core/memory.h"
+#include "src/core/wait.h"
+#include "src/message/memory_ref.h"
+#include "src/message/receive.h"
 
 static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
 {

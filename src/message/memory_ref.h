@@ -18,8 +18,8 @@
  *
  * Everything else goes through the slots of a transport and is staged.
  */
-#ifndef DICOMM_ENGINE_MEMORY_REF_H
-#define DICOMM_ENGINE_MEMORY_REF_H
+#ifndef DICOMM_MESSAGE_MEMORY_REF_H
+#define DICOMM_MESSAGE_MEMORY_REF_H
 
 #include "src/core/comm.h"
 #include "src/memory/blocked_streams.h"

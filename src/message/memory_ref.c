@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages between ranks of one machine that reach each other's memory. */
-#include "src/engine/memory_ref.h"
+#include "src/message/memory_ref.h"
 
 #include <stdlib.h>
 #include <string.h>
