@@ -36,17 +36,15 @@ static dicomm_result_t post(struct operation *op)
 /* Is the next message of that rank there, and no other receive's? */
 static dicomm_result_t look_at(struct dicomm_comm *comm, int rank)
 {
-	struct channel *channel;
+	struct tp_line *line;
 	struct peer *peer;
 
 	if (!comm->peers[rank].transports || comm->peers[rank].last_recv)
 		return DICOMM_AGAIN;
 	TRY(comm_peer(comm, rank, &peer));
-	channel = &peer->channel[TP_POINT_TO_POINT];
-	if (!channel->in.lines)
-		TRY(channel_connect_in(comm, peer, TP_POINT_TO_POINT));
-	return message_arrived(channel, channel->in_base + 1) ? DICOMM_SUCCESS
-							      : DICOMM_AGAIN;
+	return message_look(comm, peer, TP_POINT_TO_POINT,
+			    peer->channel[TP_POINT_TO_POINT].in_base + 1,
+			    &line);
 }
 
 static dicomm_result_t find_source(struct operation *op)

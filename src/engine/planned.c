@@ -184,8 +184,7 @@ static void pass_turn(const struct prepared *e, struct pair *pair)
 	if (e->incast && pair->peer->limits.congests) {
 		channel->out_settles = channel->out_last;
 		if (channel->in.lines)
-			pair->peer->transport->release(pair->peer->tp, e->class,
-						       message_done(channel));
+			message_release(pair->peer, e->class);
 	}
 }
 

@@ -71,12 +71,8 @@ dicomm_result_t internal_take(const struct internal_messages *t, int rank,
 
 	TRY(comm_peer(t->comm, rank, &peer));
 	channel = &peer->channel[TP_COLLECTIVE];
-	if (!channel->in.lines)
-		TRY(channel_connect_in(t->comm, peer, TP_COLLECTIVE));
 	seq = channel->in_base + 1;
-	line = message_arrived(channel, seq);
-	if (!line)
-		return DICOMM_AGAIN;
+	TRY(message_look(t->comm, peer, TP_COLLECTIVE, seq, &line));
 	body = message_payload(channel, seq, line);
 	if (!body && line->kind != TP_REF)
 		return message_malformed(rank, line);

@@ -33,7 +33,7 @@ dicomm_result_t channel_connect_in(struct dicomm_comm *comm, struct peer *peer,
 	TRY(peer->transport->connect_in(peer->tp, c, &channel->in));
 	/* Empty messages are never sent, but they have numbers and so use
 	 * credits. Return these credits. */
-	peer->transport->release(peer->tp, c, message_done(channel));
+	message_release(peer, c);
 	return DICOMM_SUCCESS;
 }
 
@@ -49,6 +49,11 @@ void channel_flush_all(struct dicomm_comm *comm, int ms)
 			return;
 		wait_pause(comm, &w);
 	}
+}
+
+void message_release(const struct peer *peer, enum tp_class c)
+{
+	peer->transport->release(peer->tp, c, message_done(&peer->channel[c]));
 }
 
 dicomm_result_t message_malformed(int rank, const struct tp_line *line)

@@ -8,6 +8,7 @@
 #ifndef DICOMM_MESSAGE_CHANNEL_H
 #define DICOMM_MESSAGE_CHANNEL_H
 
+#include "src/base/log.h"
 #include "src/core/comm.h"
 
 /* Connects the sending side of a channel. Returns DICOMM_AGAIN if the peer has
@@ -46,6 +47,20 @@ static inline struct tp_line *message_arrived(const struct channel *channel,
 		       : NULL;
 }
 
+/* Looks for message seq; connects the channel before the first one. AGAIN: it
+ * has not arrived. */
+static inline dicomm_result_t message_look(struct dicomm_comm *comm,
+					   struct peer *peer, enum tp_class c,
+					   uint64_t seq, struct tp_line **line)
+{
+	struct channel *channel = &peer->channel[c];
+
+	if (__builtin_expect(!channel->in.lines, 0))
+		TRY(channel_connect_in(comm, peer, c));
+	*line = message_arrived(channel, seq);
+	return *line ? DICOMM_SUCCESS : DICOMM_AGAIN;
+}
+
 /* Returns the bytes of a message. NULL if it is a reference, or if its length
  * is more than its slot holds. The peer writes kind and length, so each reader
  * has to check them by this function. */
@@ -67,6 +82,19 @@ static inline const uint8_t *message_payload(const struct channel *channel,
  * returns its status. */
 dicomm_result_t message_malformed(int rank, const struct tp_line *line);
 
+/* Passes on to the peer which messages are consumed. Until then, a sender in
+ * this process that aborts waits, since this rank may be reading its memory. */
+void message_release(const struct peer *peer, enum tp_class c);
+
+/* Marks all messages up to seq as consumed. */
+static inline void message_consumed_all(struct peer *peer, enum tp_class c,
+					uint64_t seq)
+{
+	message_set_done(&peer->channel[c], seq);
+	if (peer->channel[c].in.lines)
+		peer->transport->release(peer->tp, c, seq);
+}
+
 /* Marks message seq as consumed. Messages may be consumed out of order, up to
  * 64 ahead; see message_in_reach(). */
 static inline void message_consumed(struct peer *peer, enum tp_class c,
@@ -86,6 +114,14 @@ static inline void message_consumed(struct peer *peer, enum tp_class c,
 		return;
 	withheld = done && done == channel->in_withheld;
 	peer->transport->release(peer->tp, c, done - withheld);
+}
+
+/* Returns true if the peer has released all messages up to seq, so that what
+ * was sent in them may change. */
+static inline bool message_released(const struct channel *channel, uint64_t seq)
+{
+	return atomic_load_explicit(channel->out.released,
+				    memory_order_acquire) >= seq;
 }
 
 /* Returns true if message seq of an operation may be sent. The peer must have a
