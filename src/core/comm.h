@@ -44,13 +44,13 @@ struct user_buffer;
 struct windows;
 
 /* A bounce buffer holds bytes that were read from a peer until they are
- * reduced. */
+ * reduced, or copied; see src/message/slice.h. */
 #define COMM_BOUNCES 16
 struct bounce_buffer {
 	uint8_t *at;
-	const struct operation *op; /* the operation that uses it; NULL: free */
-	uint32_t step;
-	uint64_t slice;
+	/* The message whose bytes it is for; channel NULL: it is free */
+	const struct channel *channel;
+	uint64_t seq;
 };
 
 struct bounce_buffers {

@@ -17,21 +17,6 @@
 struct dicomm_comm;
 struct prepared;
 
-/* State of the slices of one message step. */
-struct flow {
-	/* The sender had the whole block ready, so one reference stands for all
-	 * slices. */
-	bool whole;
-	struct tp_ref ref; /* used by the receiver */
-	uint64_t bytes;    /* bytes that the reference covers */
-	/* Bytes that were requested, and bytes that have arrived at their final
-	 * place. Both may be ahead of the steps. */
-	uint64_t read, arrived;
-	/* Used by the receiver. Bit k % 64: slice k is posted, its read is in
-	 * progress. */
-	uint64_t posted;
-};
-
 /* State of a send or receive with a tag; see src/engine/tagged.h. */
 enum tagged_state {
 	TAGGED_POSTED,
@@ -112,7 +97,7 @@ struct operation {
 	/* Used by the driver: neighbours in its list of turns. */
 	struct operation *turn_before, *turn_after;
 	struct turn_list *turn_list; /* NULL: in none */
-	struct flow *flows;          /* [step] */
+	struct message_flow *flows;  /* [step] */
 	uint32_t flows_room;
 	/* Handles of PLAN_SEND and PLAN_RECV: of the whole buffer, or of its
 	 * runs. */

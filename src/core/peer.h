@@ -10,6 +10,7 @@
 #include "dicomm.h"
 #include "transports/transport.h"
 
+struct bounce_buffer;
 struct dicomm_comm;
 struct neighbour;
 struct operation;
@@ -79,6 +80,21 @@ struct message_send {
 	uint64_t until;
 };
 
+/* State of the slices of one message; see src/message/slice.h. */
+struct message_flow {
+	/* The sender had the whole message ready, so one reference stands for
+	 * all slices. */
+	bool whole;
+	struct tp_ref ref; /* used by the receiver */
+	uint64_t bytes;    /* bytes that the reference covers */
+	/* Bytes that were requested, and bytes that have arrived at their final
+	 * place. Both may be ahead of the steps. */
+	uint64_t read, arrived;
+	/* Used by the receiver. Bit k % 64: slice k is posted, its read is in
+	 * progress. */
+	uint64_t posted;
+};
+
 /* Bytes that a peer sends, in messages of one signature; see
  * src/message/receive.h. */
 struct message_receive {
@@ -93,6 +109,11 @@ struct message_receive {
 	uint64_t ref_bytes;
 	uint64_t seq; /* the message with the reference; 0: none has arrived */
 	uint64_t reading; /* bytes of a read under way */
+	/* Where the bytes are that have arrived last: in memory of the sender,
+	 * in a bounce buffer, or where they were to be read to */
+	const void *src;
+	bool mapped;
+	struct bounce_buffer *bounce; /* or NULL */
 };
 
 /* Memory for the heads of messages to a peer, and the bytes that go with them,

@@ -13,7 +13,7 @@
 #include "src/base/type.h"
 #include "src/core/host_access.h"
 #include "src/core/member.h"
-#include "src/message/receive.h"
+#include "src/message/slice.h"
 #include "src/engine/step.h"
 #include "src/memory/blocked_streams.h"
 #include "src/core/fault.h"

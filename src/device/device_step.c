@@ -30,7 +30,6 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
-#include "src/message/receive.h"
 #include "src/device/device.h"
 #include "src/engine/step.h"
 
@@ -156,14 +155,12 @@ static dicomm_result_t queue_local(struct operation *op,
 	}
 }
 
-static enum schedule_result
-do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
+static enum schedule_result do_local(const struct part *p)
 {
-	dicomm_result_t status = queue_local(op, step, k);
+	dicomm_result_t status = queue_local(p->op, p->step, p->k);
 
-	(void)s;
 	return status == DICOMM_SUCCESS ? SCHEDULE_DONE
-					: step_fail(op, status, -1);
+					: step_fail(p->op, status, -1);
 }
 
 static dicomm_result_t do_work(struct dicomm_comm *comm,
@@ -176,13 +173,15 @@ static dicomm_result_t do_work(struct dicomm_comm *comm,
 
 /* Returns true if this slice is the next to be sent of all sends of
  * the operation. */
-static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
+static bool is_next(const struct part *p)
 {
-	const struct schedule *sc = &op->schedule;
+	const struct schedule *sc = &p->op->schedule;
+	const struct plan *plan = &p->op->prep->plan;
 
-	for (uint32_t i = sc->first; i < op->prep->plan.nsteps; i++)
-		if (op->prep->plan.steps[i].kind == STEP_SEND &&
-		    (sc->posted[i] < k || (sc->posted[i] == k && i < s)))
+	for (uint32_t i = sc->first; i < plan->nsteps; i++)
+		if (plan->steps[i].kind == STEP_SEND &&
+		    (sc->posted[i] < p->k ||
+		     (sc->posted[i] == p->k && i < p->s)))
 			return false;
 	return true;
 }
@@ -191,14 +190,15 @@ static bool is_next(const struct operation *op, uint32_t s, uint64_t k)
  * a peer could wait for this slice before it receives those. Point-to-point
  * messages have no order among them, so half of the stages are kept for
  * operations that have none yet. */
-static bool may_have_stage(const struct operation *op, uint32_t s, uint64_t k)
+static bool may_have_stage(const struct part *p)
 {
-	const struct schedule *sc = &op->schedule;
-	unsigned used = op->comm->dev->sends[op->prep->class];
+	const struct schedule *sc = &p->op->schedule;
+	unsigned used = p->op->comm->dev->sends[p->m.class];
 
-	if (op->prep->class == TP_POINT_TO_POINT)
-		return used < DEVICE_SENDS / 2 || sc->posted[s] == sc->done[s];
-	return used < DEVICE_SENDS - 1 || is_next(op, s, k);
+	if (p->m.class == TP_POINT_TO_POINT)
+		return used < DEVICE_SENDS / 2 ||
+		       sc->posted[p->s] == sc->done[p->s];
+	return used < DEVICE_SENDS - 1 || is_next(p);
 }
 
 /* Returns true if the peer reads stages in device memory. A host rank with peer
@@ -252,48 +252,38 @@ static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
 			  (is_in_device(peer) ? dev->exported : dev->memory));
 }
 
-static enum schedule_result send_message(struct operation *op,
-					 const struct step *step, uint32_t s,
-					 uint64_t k, uint64_t seq)
+static enum schedule_result send_message(struct part *p)
 {
-	struct dicomm_comm *comm = op->comm;
-	struct device *dev = comm->dev;
-	struct piece a = step_locate(op, &step->a, k);
-	const struct peer *peer = &comm->peers[step->peer];
-	const struct channel *channel = &peer->channel[op->prep->class];
+	struct operation *op = p->op;
+	struct device *dev = op->comm->dev;
+	const struct peer *peer = p->m.peer;
+	const struct span *a = &p->step->a;
 	dicomm_result_t status = DICOMM_SUCCESS;
-	bool reached = is_reached(op, peer, &step->a), in_place;
+	bool reached = is_reached(op, peer, a), in_place;
 	struct stage *st;
 
-	if (!a.n)
-		return SCHEDULE_DONE;
-	/* The reference sent with the first slice stands for all slices, so
-	 * there is nothing more to do. */
-	if (k && op->flows[s].whole)
-		return SCHEDULE_POSTED;
 	if ((dev->shares_host || reached) && device_is_idle(dev))
-		return step_send(op, step, s, k, seq);
-	if (!message_may_leave(peer, channel, seq, op->prep->incast))
+		return step_send(p);
+	if (!may_have_stage(p))
 		return SCHEDULE_AGAIN;
-	if (!may_have_stage(op, s, k))
-		return SCHEDULE_AGAIN;
-	st = device_stage(dev, op, s, k, true);
+	st = device_stage(dev, op, p->s, p->k, true);
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	in_place = mem_ref_in_place(op, peer, &step->a, a.at, &st->mem_ref);
+	in_place = mem_ref_in_place(op, peer, a, p->piece.at, &st->mem_ref);
 	if (is_in_device(peer))
 		st->at = st->exported;
 	if (reached || in_place)
-		st->at = a.at;
+		st->at = p->piece.at;
 	else if (!dev->shares_host)
-		status = copy_stage(comm, st, st->at, a.at, a.bytes);
+		status = copy_stage(op->comm, st, st->at, p->piece.at,
+				    p->piece.bytes);
 	if (peer->has_peer_access && !in_place)
 		st->mem_ref = (struct memory_ref){
 			.offset = stage_offset(dev, peer, st)};
-	st->mem_ref.bytes = a.bytes;
+	st->mem_ref.bytes = p->piece.bytes;
 	/* No queued work writes this span any more. */
-	if (in_place && (!step->dep_count || device_is_idle(dev))) {
+	if (in_place && (!p->step->dep_count || device_is_idle(dev))) {
 		st->phase = STAGE_REACHED;
 		return SCHEDULE_POSTED;
 	}
@@ -303,96 +293,44 @@ static enum schedule_result send_message(struct operation *op,
 					: step_fail(op, status, -1);
 }
 
-/* The body of a message: the bytes in the stage, or a reference to them. */
-struct body {
-	uint32_t signature;
-	enum tp_kind kind;
-	const void *at;
-	size_t len;
-	struct tp_ref ref;
-};
-
-static dicomm_result_t find_body(const struct peer *peer,
-				 const struct stage *st, uint32_t signature,
-				 size_t bytes, struct body *b)
+/* Sends the bytes of a stage, or says where a neighbour finds them. The device
+ * has written them by now. */
+static enum schedule_result send_stage(struct part *p, const struct stage *st)
 {
-	*b = (struct body){.signature = signature,
-			   .kind = TP_DATA,
-			   .at = st->at,
-			   .len = bytes};
-	if (peer->has_peer_access) {
-		b->signature = memory_ref_signature(signature);
-		b->at = &st->mem_ref;
-		b->len = sizeof(st->mem_ref);
-		return DICOMM_SUCCESS;
-	}
-	if (bytes <= peer->limits.eager_bytes)
-		return DICOMM_SUCCESS;
-	b->kind = TP_REF;
-	b->at = &b->ref;
-	if (peer->transport->offer(peer->tp, st->at, bytes, TP_WANT_COPY,
-				   &b->ref))
-		return DICOMM_SUCCESS;
-	return FAIL(DICOMM_ERR_INTERNAL,
-		    "send to rank %d: %s does not reach %zu bytes at %p",
-		    peer->rank, peer->transport->name, bytes, (void *)st->at);
+	struct message_slice *m = &p->m;
+
+	p->piece = step_locate(p->op, &p->step->a, p->k);
+	m->bytes = m->whole = p->piece.bytes;
+	if (p->op->comm->dev->shares_host)
+		return p->k && m->flow->whole ? SCHEDULE_POSTED : step_send(p);
+	m->from = st->at;
+	m->way = MESSAGE_COPY;
+	m->want = TP_WANT_COPY;
+	m->mem_ref = m->peer->has_peer_access ? &st->mem_ref : NULL;
+	return step_put(p);
 }
 
-/* Put the message of a stage. The device has written the bytes by now. */
-static enum schedule_result put(struct operation *op, const struct step *step,
-				struct stage *st, uint64_t seq)
+static enum schedule_result sent(struct part *p)
 {
-	struct dicomm_comm *comm = op->comm;
-	struct peer *peer = &comm->peers[step->peer];
-	struct channel *channel = &peer->channel[op->prep->class];
-	size_t bytes = step_locate(op, &step->a, st->slice).bytes;
-	struct body body;
-	dicomm_result_t status;
-
-	status = find_body(peer, st, step_signature(op, step), bytes, &body);
-	if (status != DICOMM_SUCCESS)
-		return step_fail(op, status, -1);
-	status = peer->transport->put(peer->tp, op->prep->class, seq,
-				      body.signature, body.kind, body.at,
-				      body.len);
-	if (status == DICOMM_AGAIN)
-		return SCHEDULE_AGAIN;
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-		return step_fail(op, status, step->peer);
-	if (seq > channel->out_last)
-		channel->out_last = seq;
-	comm->stats.messages_sent++;
-	comm->stats.bytes_sent += bytes;
-	return body.kind == TP_REF || peer->has_peer_access ||
-			       status == DICOMM_IN_PROGRESS
-		       ? SCHEDULE_POSTED
-		       : SCHEDULE_DONE;
-}
-
-static enum schedule_result sent(struct operation *op, const struct step *step,
-				 uint32_t s, uint64_t k, uint64_t seq)
-{
-	struct device *dev = op->comm->dev;
-	struct stage *st = device_stage_of(dev, op, s, k);
+	struct device *dev = p->op->comm->dev;
+	struct stage *st = device_stage_of(dev, p->op, p->s, p->k);
 	enum schedule_result r;
 
 	if (!st)
-		return step_sent(op, step, seq);
+		return step_sent(p);
 	if (st->phase == STAGE_QUEUED)
 		return SCHEDULE_AGAIN;
 	if (st->phase == STAGE_REACHED) {
-		r = dev->shares_host ? step_send(op, step, s, k, seq)
-				     : put(op, step, st, seq);
+		r = send_stage(p, st);
 		if (r == SCHEDULE_AGAIN || r == SCHEDULE_FAILED)
 			return r;
 		if (r == SCHEDULE_DONE || dev->shares_host) {
 			device_stage_free(dev, st);
-			return r == SCHEDULE_DONE ? r
-						  : step_sent(op, step, seq);
+			return r == SCHEDULE_DONE ? r : step_sent(p);
 		}
 		st->phase = STAGE_SENT;
 	}
-	r = step_sent(op, step, seq);
+	r = step_sent(p);
 	if (r == SCHEDULE_DONE)
 		device_stage_free(dev, st);
 	return r;
@@ -418,35 +356,37 @@ static void drain(struct device *dev, struct accel_event *event)
  * a rank of this process aborts, its buffers belong to its user again. Its
  * transport waits only until messages are released, but the device may read
  * longer. So the device must not read the slots of that transport. */
-static bool may_be_gone(const struct receive *r)
+static bool may_be_gone(const struct part *p)
 {
-	const struct dicomm_comm *comm = r->op->comm;
+	const struct dicomm_comm *comm = p->op->comm;
+	const struct peer *peer = p->m.peer;
 
-	return r->mapped && !r->peer->has_peer_access &&
-	       comm->members[r->peer->rank].pid ==
-		       comm->members[comm->rank].pid;
+	return p->m.mapped && !peer->has_peer_access &&
+	       comm->members[peer->rank].pid == comm->members[comm->rank].pid;
 }
 
 /* Make the bytes accessible to the device: copy them to the stage, unless the
  * device sees them where they are. */
-static dicomm_result_t bring(struct receive *r, const struct stage *st)
+static dicomm_result_t bring(struct part *p, const struct stage *st)
 {
-	if (r->src == st->at || (r->seen && !may_be_gone(r)))
+	struct message_slice *m = &p->m;
+
+	if (m->src == st->at || (m->seen && !may_be_gone(p)))
 		return DICOMM_SUCCESS;
-	memcpy(st->at, r->src, r->dst.bytes);
-	r->src = st->at;
-	return r->mapped ? message_intact(r->peer) : DICOMM_SUCCESS;
+	memcpy(st->at, m->src, m->bytes);
+	m->src = st->at;
+	return m->mapped ? message_intact(m->peer) : DICOMM_SUCCESS;
 }
 
-/* Queue the copy or reduction of bytes that the device sees at src. Returns
- * AGAIN if their owner has given up; this rank will hear of the failure. */
-static enum schedule_result land(struct operation *op, const struct step *step,
-				 struct stage *st, uint64_t seq,
-				 const void *src, bool seen)
+/* Queue the copy or reduction of bytes that the device sees. Returns AGAIN if
+ * their owner has given up; this rank will hear of the failure. */
+static enum schedule_result land(struct part *p, struct stage *st)
 {
+	struct operation *op = p->op;
 	struct device *dev = op->comm->dev;
-	struct peer *peer = &op->comm->peers[step->peer];
-	struct piece dst = step_locate(op, &step->dst, st->slice);
+	struct peer *peer = p->m.peer;
+	const struct piece *dst = &p->piece;
+	const void *src = p->m.src;
 	struct in_process *in_process =
 		is_in_process(peer) ? peer->neighbour->in_process : NULL;
 	dicomm_result_t status;
@@ -455,20 +395,20 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 		return SCHEDULE_AGAIN;
 	if (src != st->at) {
 		st->from = peer;
-		st->class = op->prep->class;
-		st->seq = seq;
+		st->class = p->m.class;
+		st->seq = p->m.seq;
 	} else {
-		message_consumed(peer, op->prep->class, seq);
+		message_consumed(peer, p->m.class, p->m.seq);
 	}
-	if (step->kind == STEP_RECV_REDUCE)
-		status = queued(dev,
-				dev->work->reduce(
-					dev->stream, op->call.type,
-					op->prep->op, dst.at,
-					step_locate(op, &step->a, st->slice).at,
-					src == st->at ? st->seen : src, dst.n));
+	if (p->step->kind == STEP_RECV_REDUCE)
+		status = queued(
+			dev,
+			dev->work->reduce(
+				dev->stream, op->call.type, op->prep->op,
+				dst->at, step_locate(op, &p->step->a, p->k).at,
+				src == st->at ? st->seen : src, dst->n));
 	else
-		status = copy_stage(op->comm, st, dst.at, src, dst.bytes);
+		status = copy_stage(op->comm, st, dst->at, src, dst->bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
 	if (in_process) {
@@ -480,62 +420,48 @@ static enum schedule_result land(struct operation *op, const struct step *step,
 	}
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
-	step_count(op, step, dst.bytes, peer->has_peer_access && !seen);
+	step_count(p, peer->has_peer_access && !p->m.seen);
 	return SCHEDULE_DONE;
-}
-
-/* End a receive whose bytes the transport has read to their final place. */
-static enum schedule_result
-settle(struct operation *op, const struct step *step, uint64_t k, uint64_t seq)
-{
-	step_count(op, step, step_locate(op, &step->dst, k).bytes, false);
-	message_consumed(&op->comm->peers[step->peer], op->prep->class, seq);
-	return SCHEDULE_DONE;
-}
-
-static enum schedule_result recv_in_place(struct receive *r)
-{
-	enum schedule_result result = step_find(r);
-
-	if (result == SCHEDULE_DONE)
-		return settle(r->op, r->step, r->k, r->seq);
-	if (result == SCHEDULE_POSTED)
-		r->flow->posted |= UINT64_C(1) << r->k % 64;
-	return result;
 }
 
 /* Returns true if a transport may read the bytes into the user's buffer. The
  * steps before this one may only be queued, not done; if so, it may not. */
-static bool may_come_in_place(const struct receive *r)
+static bool may_come_in_place(const struct part *p)
 {
-	return r->step->kind == STEP_RECV &&
-	       is_reached(r->op, r->peer, &r->step->dst) &&
-	       (!r->step->dep_count || device_is_idle(r->op->comm->dev));
+	return p->step->kind == STEP_RECV &&
+	       is_reached(p->op, p->m.peer, &p->step->dst) &&
+	       (!p->step->dep_count || device_is_idle(p->op->comm->dev));
 }
 
-static enum schedule_result recv_message(struct receive *r)
+/* A transport reads the bytes into the stage. */
+static void read_to_stage(struct part *p, const struct stage *st)
 {
-	struct device *dev = r->op->comm->dev;
+	p->m.into = st->at;
+	p->m.ahead = 0;
+}
+
+static enum schedule_result recv_message(struct part *p)
+{
+	struct device *dev = p->op->comm->dev;
 	enum schedule_result result;
 	dicomm_result_t status;
 	struct stage *st;
 
-	if (may_come_in_place(r))
-		return recv_in_place(r);
-	st = device_stage(dev, r->op, r->s, r->k, false);
+	if (may_come_in_place(p))
+		return step_recv(p);
+	st = device_stage(dev, p->op, p->s, p->k, false);
 	if (!st)
 		return SCHEDULE_AGAIN;
-	device_stage_place(dev, r->peer, st);
-	r->room = st->at;
-	r->seen = dev->shares_host || r->peer->by_reference;
-	result = r->peer->has_peer_access ? step_find_ref(r) : step_find(r);
-	st->mapped = r->mapped;
+	device_stage_place(dev, p->m.peer, st);
+	read_to_stage(p, st);
+	p->m.seen = dev->shares_host || p->m.peer->by_reference;
+	result = step_find(p);
+	st->mapped = p->m.mapped;
 	if (result == SCHEDULE_DONE) {
-		status = bring(r, st);
+		status = bring(p, st);
 		result = status == DICOMM_SUCCESS
-				 ? land(r->op, r->step, st, r->seq, r->src,
-					r->seen)
-				 : step_fail(r->op, status, r->peer->rank);
+				 ? land(p, st)
+				 : step_fail(p->op, status, p->step->peer);
 	}
 	if (result == SCHEDULE_AGAIN)
 		device_stage_free(dev, st);
@@ -543,29 +469,16 @@ static enum schedule_result recv_message(struct receive *r)
 	return result;
 }
 
-static enum schedule_result received(struct operation *op,
-				     const struct step *step, uint32_t s,
-				     uint64_t k, uint64_t seq)
+static enum schedule_result received(struct part *p)
 {
-	struct stage *st = device_stage_of(op->comm->dev, op, s, k);
-	bool reading = st && st->phase == STAGE_READING;
-	struct flow *f = &op->flows[s];
-	uint64_t bit = UINT64_C(1) << k % 64;
-	dicomm_result_t status;
+	struct stage *st = device_stage_of(p->op->comm->dev, p->op, p->s, p->k);
+	enum schedule_result result;
 
-	if (!reading && !(f->posted & bit))
-		/* The message was received at once, while an older slice
-		 * was POSTED. */
-		return SCHEDULE_DONE;
-	status = step_arrived(op, step, s, k, seq, !reading);
-	if (status == DICOMM_IN_PROGRESS)
-		return SCHEDULE_AGAIN;
-	if (status != DICOMM_SUCCESS)
-		return step_fail(op, status, step->peer);
-	if (reading)
-		return land(op, step, st, seq, st->at, false);
-	f->posted &= ~bit;
-	return settle(op, step, k, seq);
+	if (!st || st->phase != STAGE_READING)
+		return step_received(p);
+	read_to_stage(p, st);
+	result = step_arrived(p);
+	return result == SCHEDULE_DONE ? land(p, st) : result;
 }
 
 const struct step_ops device_ops = {.local = do_local,

@@ -163,7 +163,6 @@ void engine_drop(struct operation *op)
 	fault_stop_transports(op->comm);
 	if (op->comm->device_ops)
 		op->comm->device_ops->quiesce(op->comm);
-	step_forget(op);
 	if (op->kind->drop)
 		op->kind->drop(op);
 	leave(op);

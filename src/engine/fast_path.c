@@ -12,13 +12,15 @@
 #include "src/accel/host/memory.h"
 #include "src/base/cache.h"
 #include "src/base/log.h"
-#include "src/message/receive.h"
 #include "src/core/wait.h"
 #include "src/engine/order.h"
 #include "src/engine/prepare.h"
 #include "src/engine/step.h"
 #include "src/core/fault.h"
 #include "src/core/data_path.h"
+#include "src/message/receive.h"
+#include "src/message/send.h"
+#include "src/message/slice.h"
 
 /* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
@@ -98,15 +100,15 @@ static dicomm_result_t fast_fail(const struct fast_steps *r,
 
 static __attribute__((noinline)) dicomm_result_t
 fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
-	       enum tp_kind kind, const void *body, dicomm_result_t status)
+	       const uint8_t *src, dicomm_result_t status)
 {
 	struct waiter w = {0};
 
 	while (status == DICOMM_AGAIN) {
 		TRY(fast_wait(r, s, &w));
-		status = s->put(s->tp, r->prep->class,
-				s->channel->out_base + s->number, r->signature,
-				kind, body, s->bytes);
+		status = message_put_seq(&s->target, r->prep->class,
+					 s->channel->out_base + s->number,
+					 r->signature, src, s->bytes);
 	}
 	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
@@ -127,13 +129,13 @@ static inline dicomm_result_t fast_send(const struct fast_steps *r,
 					const struct fast_step *s,
 					const uint8_t *src)
 {
-	dicomm_result_t status =
-		s->put(s->tp, r->prep->class, s->channel->out_base + s->number,
-		       r->signature, TP_DATA, src, s->bytes);
+	dicomm_result_t status = message_put_seq(
+		&s->target, r->prep->class, s->channel->out_base + s->number,
+		r->signature, src, s->bytes);
 
 	s->channel->out_last = s->channel->out_base + s->number;
 	if (__builtin_expect(status != DICOMM_SUCCESS, 0))
-		TRY(fast_send_slow(r, s, TP_DATA, src, status));
+		TRY(fast_send_slow(r, s, src, status));
 	if (s->bytes > TP_LINE_ROOM && s->channel->out.data)
 		fetch_next_slot(s);
 	return DICOMM_SUCCESS;
@@ -151,22 +153,26 @@ static uint64_t fast_last(const struct fast_steps *r, const struct fast_step *s,
 static dicomm_result_t fast_refer(const struct fast_steps *r,
 				  const struct fast_step *s, const uint8_t *src)
 {
-	struct tp_ref ref;
+	struct message_slice m = {.comm = r->comm,
+				  .peer = s->peer,
+				  .class = r->prep->class,
+				  .signature = r->signature,
+				  .seq = s->channel->out_base + s->number,
+				  .bytes = s->bytes,
+				  .whole = s->bytes,
+				  .from = src,
+				  .way = MESSAGE_REF,
+				  .want = r->prep->want};
 	dicomm_result_t status;
+	struct waiter w = {0};
+	uint64_t sent;
 
-	if (!s->peer->transport->offer(s->tp, src, s->bytes, step_want(r->prep),
-				       &ref) &&
-	    !s->peer->transport->offer(s->tp, src, s->bytes, TP_WANT_ANYHOW,
-				       &ref))
-		return fast_fail(r, s,
-				 FAIL(DICOMM_ERR_INTERNAL,
-				      "send to rank %d: %p can no longer be "
-				      "sent as a reference",
-				      s->peer->rank, (const void *)src));
+	while ((status = message_slice_send(&m, &sent)) == DICOMM_AGAIN)
+		TRY(fast_wait(r, s, &w));
+	if (status != DICOMM_IN_PROGRESS)
+		return fast_fail(r, s, status);
 	s->channel->out_last = fast_last(r, s, s->channel->out_base);
-	status = s->put(s->tp, r->prep->class, s->channel->out_base + s->number,
-			r->signature, TP_REF, &ref, s->bytes);
-	return fast_send_slow(r, s, TP_REF, &ref, status);
+	return DICOMM_SUCCESS;
 }
 
 /* A send that depends on no other step can go first. */
@@ -195,8 +201,7 @@ fast_sent(const struct fast_steps *r)
 		if (s->kind != STEP_SEND)
 			continue;
 		last = fast_last(r, s, s->channel->out_base);
-		while (atomic_load_explicit(s->channel->out.released,
-					    memory_order_acquire) < last)
+		while (!message_released(s->channel, last))
 			if (++looks > s->spin)
 				TRY(fast_wait(r, s, &w));
 	}
@@ -211,17 +216,10 @@ fast_arrival(const struct fast_steps *r, const struct fast_step *s,
 	struct waiter w = {0};
 	dicomm_result_t status;
 
-	while (!s->channel->in.lines) {
-		status = channel_connect_in(r->comm, s->peer, r->prep->class);
-		if (status == DICOMM_SUCCESS)
-			break;
-		if (status != DICOMM_AGAIN)
-			return fast_fail(r, s, status);
+	while ((status = message_look(r->comm, s->peer, r->prep->class, seq,
+				      out)) == DICOMM_AGAIN)
 		TRY(fast_wait(r, s, &w));
-	}
-	while (!(*out = message_arrived(s->channel, seq)))
-		TRY(fast_wait(r, s, &w));
-	return DICOMM_SUCCESS;
+	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
 
 /* The bytes are at src. Copy or reduce them. */
@@ -239,92 +237,44 @@ static inline void fast_take(const struct fast_steps *r,
 		memcpy(dst, src, bytes);
 }
 
-/* Read up to *len bytes at `at` of the reference, for dst. If the transport
- * reads into registered memory only, it reads into a bounce buffer, because
- * this path does not register the user's buffers. */
-static dicomm_result_t fast_read(const struct fast_steps *r,
-				 const struct fast_step *s, uint64_t seq,
-				 const struct tp_ref *ref, uint64_t at,
-				 uint8_t *dst, uint64_t *len, const void **src)
-{
-	static const struct operation fast;
-	enum tp_class c = r->prep->class;
-	struct waiter w = {0};
-	struct bounce_buffer *bounce = NULL;
-	dicomm_result_t status;
-	void *to = dst;
-
-	if (s->kind == STEP_RECV_REDUCE || s->peer->limits.needs_mem_reg) {
-		/* The operations of other threads may have them all. */
-		while ((status = step_bounce(r->comm, &bounce)) ==
-			       DICOMM_SUCCESS &&
-		       !bounce)
-			TRY(fast_wait(r, s, &w));
-		if (status != DICOMM_SUCCESS)
-			return fast_fail(r, s, status);
-		bounce->op = &fast;
-		to = bounce->at;
-		if (*len > r->comm->slot_bytes)
-			*len = r->comm->slot_bytes;
-	}
-	while ((status = message_read(r->comm, s->peer, c, seq, ref, at, to,
-				      *len)) == DICOMM_AGAIN)
-		TRY(fast_wait(r, s, &w));
-	while (status == DICOMM_IN_PROGRESS &&
-	       (status = s->peer->transport->read_status(s->tp, c, seq)) ==
-		       DICOMM_IN_PROGRESS)
-		TRY(fast_wait(r, s, &w));
-	/* This thread takes the bytes before it lends the data path again. */
-	if (bounce)
-		bounce->op = NULL;
-	*src = to;
-	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
-}
-
-/* The message is a reference to so many bytes. */
+/* The message is a reference to so many bytes. If the transport reads into
+ * registered memory only, it reads into a bounce buffer, because this path does
+ * not register the user's buffers. */
 static __attribute__((noinline)) dicomm_result_t
 fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	   const struct tp_line *line, uint8_t *dst, const uint8_t *a,
 	   uint64_t bytes)
 {
-	struct tp_ref ref;
-	uint64_t len;
+	struct message_receive in = {.peer = s->peer,
+				     .class = r->prep->class,
+				     .to = dst,
+				     .left = bytes,
+				     .ref_bytes = bytes,
+				     .seq = seq};
+	bool bounces =
+		s->kind == STEP_RECV_REDUCE || s->peer->limits.needs_mem_reg;
 
 	if (line->kind != TP_REF)
 		return fast_fail(r, s, message_malformed(s->peer->rank, line));
-	memcpy(&ref, line->room, sizeof(ref));
-	for (uint64_t at = 0; at < bytes; at += len) {
-		const void *src;
+	memcpy(&in.ref, line->room, sizeof(in.ref));
+	while (in.left) {
+		struct waiter w = {0};
 		dicomm_result_t status;
-		bool mapped;
+		uint64_t len;
 
-		len = bytes - at < MESSAGE_PIECE ? bytes - at : MESSAGE_PIECE;
-		status = message_map(r->comm, s->peer, &ref, bytes, len, &src);
-		mapped = status == DICOMM_SUCCESS;
-		if (mapped) {
-			src = (const uint8_t *)src + at;
-		} else if (status == DICOMM_ERR_UNSUPPORTED) {
-			TRY(fast_read(r, s, seq, &ref, at, dst + at, &len,
-				      &src));
-		} else {
+		while ((status = message_receive_find(
+				r->comm, &in, bounces ? NULL : in.to,
+				MESSAGE_PIECE, &len)) == DICOMM_AGAIN)
+			TRY(fast_wait(r, s, &w));
+		if (status == DICOMM_SUCCESS) {
+			fast_take(r, s, in.to, a + (in.to - dst), in.src,
+				  len / r->prep->elem_bytes, len);
+			status = message_receive_taken(&in, len);
+		}
+		if (status != DICOMM_SUCCESS)
 			return fast_fail(r, s, status);
-		}
-		fast_take(r, s, dst + at, a + at, src,
-			  len / r->prep->elem_bytes, len);
-		if (mapped) {
-			status = message_intact(s->peer);
-			if (status != DICOMM_SUCCESS)
-				return fast_fail(r, s, status);
-		}
-		/* Check the fault between pieces: if the sender is in this
-		 * process and aborts, it waits until nobody reads its memory.
-		 */
-		if (at + len < bytes) {
-			s->peer->transport->release(s->tp, r->prep->class,
-						    seq - 1);
-			if (fault_is(r->comm))
-				return fault_report(r->comm);
-		}
+		if (in.left && fault_is(r->comm))
+			return fault_report(r->comm);
 	}
 	return DICOMM_SUCCESS;
 }
@@ -408,9 +358,8 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 	TRY(fast_fetch(r, s, seq, line, dst, a, s->bytes));
 	/* The sender of a reference waits for its release, so send that now.
 	 * Other credits go out at the end. */
-	message_set_done(channel, fast_last(r, s, channel->in_base));
-	s->peer->transport->release(s->tp, r->prep->class,
-				    message_done(channel));
+	message_consumed_all(s->peer, r->prep->class,
+			     fast_last(r, s, channel->in_base));
 	s->peer->transport->flush(s->peer->device);
 	return DICOMM_SUCCESS;
 }
@@ -493,12 +442,9 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 		channel->out_base += prep->pairs[i].out * prep->slices;
 		channel->in_base += prep->pairs[i].in * prep->slices;
 		/* More: another thread receives from there. */
-		if (message_done(channel) >= channel->in_base)
-			continue;
-		message_set_done(channel, channel->in_base);
-		if (channel->in.lines)
-			peer->transport->release(peer->tp, prep->class,
-						 channel->in_base);
+		if (message_done(channel) < channel->in_base)
+			message_consumed_all(peer, prep->class,
+					     channel->in_base);
 	}
 	comm->stats.messages_sent += prep->fast_sent;
 	comm->stats.bytes_sent += prep->fast_sent_bytes;
@@ -514,7 +460,6 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 			      uint8_t *const buffers[PLAN_BUFFERS])
 {
 	struct accel_export where;
-	struct tp_ref ref;
 	bool found = false;
 	size_t offset;
 
@@ -533,8 +478,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 		if (prep->key.function != CALL_SEND &&
 		    !host_memory_find(a, s->bytes, &where, &offset))
 			return false;
-		if (!s->peer->transport->offer(s->tp, a, s->bytes,
-					       step_want(prep), &ref))
+		if (!message_may_refer(s->peer, a, s->bytes, prep->want))
 			return false;
 		found = true;
 	}

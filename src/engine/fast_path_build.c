@@ -88,8 +88,7 @@ static dicomm_result_t resolve(const struct prepared *e,
 	if (s->peer >= 0) {
 		TRY(comm_peer(comm, s->peer, &f->peer));
 		f->channel = &f->peer->channel[e->class];
-		f->put = f->peer->transport->put;
-		f->tp = f->peer->tp;
+		f->target = message_target_of(f->peer);
 		f->spin = f->peer->limits.spin;
 	}
 	if (s->kind != STEP_RECV) {

@@ -371,6 +371,17 @@ static void record_buffers(struct prepared *e, const struct dicomm_comm *comm,
 	}
 }
 
+/* What receivers do with a message. The root of a broadcast has just written
+ * what it sends, so it is in the cache of the root's core anyway. */
+static enum tp_want want_of(unsigned function, enum tp_class class)
+{
+	if (call_reduces(function) || function == COLL_BROADCAST)
+		return TP_WANT_LOAD;
+	if (call_rooted(function) || class == TP_POINT_TO_POINT)
+		return TP_WANT_COPY;
+	return TP_WANT_EXCHANGE;
+}
+
 static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 			    const struct call *call)
 {
@@ -397,6 +408,7 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 				     &e->algorithm));
 		TRY(algorithm_plan(e->algorithm, &shape, &e->plan));
 	}
+	e->want = want_of(call->function, e->class);
 	if (call->among)
 		TRY(plan_among(&e->plan, call->among->of, comm->ranks));
 	else if (call->function < COLL_KINDS)

@@ -11,6 +11,7 @@
 #include "collectives/plan/plan.h"
 #include "src/accel/reduce/reduce.h"
 #include "src/core/comm.h"
+#include "src/message/send.h"
 
 /* Most bytes of scratch for all slices that are under way at the same time. */
 #define PREPARED_SCRATCH (UINT64_C(32) << 20)
@@ -27,11 +28,7 @@ struct call_key {
 
 /* A step of the fast path, on a whole message, with spans as byte offsets. */
 struct fast_step {
-	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
-			       uint64_t seq, uint32_t signature,
-			       enum tp_kind kind, const void *body,
-			       uint64_t len);
-	struct tp_peer *tp;
+	struct message_target target;
 	uint32_t spin; /* checks for the message before a poll */
 	uint8_t kind;
 	uint8_t a_buffer, b_buffer, dst_buffer;
@@ -78,6 +75,7 @@ struct prepared {
 	bool *read_later; /* [step]: a later step reads the result */
 
 	bool needs_mem_reg; /* a transport must reach the call's buffers */
+	enum tp_want want;  /* what its receivers do with a message */
 	/* Incast: several ranks send large messages to this one over a link
 	 * that they share. */
 	bool incast;

@@ -8,10 +8,8 @@
 #include "src/base/log.h"
 #include "src/core/member.h"
 #include "src/core/fault.h"
-#include "src/core/memory.h"
 #include "src/core/wait.h"
 #include "src/message/memory_ref.h"
-#include "src/message/receive.h"
 
 static inline uint8_t *buffer_of(const struct operation *op, uint8_t buffer)
 {
@@ -63,432 +61,216 @@ static bool is_ready_whole(const struct operation *op, const struct step *step,
 	       s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
-/* Signature of a step's message. The ranks may not share all counts, but the
- * two ranks of a pair share one. */
-uint32_t step_signature(const struct operation *op, const struct step *step)
+static __attribute__((noinline)) enum schedule_result
+not_done(const struct part *p, dicomm_result_t status)
 {
-	uint64_t n;
+	struct operation *op = p->op;
 
-	if (!coll_counts_in_pairs(op->call.function))
-		return op->signature;
-	n = call_pair_count(&op->call, step->peer, step->kind == STEP_SEND);
-	return op->signature ^
-	       (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+	if (status == DICOMM_IN_PROGRESS)
+		return SCHEDULE_POSTED;
+	if (status == DICOMM_AGAIN)
+		return SCHEDULE_AGAIN;
+	/* The message belongs to another call. */
+	if (status == DICOMM_ERR_INVALID_USAGE)
+		wait_mismatch(op->comm, &op->call, op->number, p->step->peer);
+	return step_fail(op, status, p->step->peer);
 }
 
-/* The root of a broadcast has just written what it sends, so it is in the cache
- * of the root's core anyway. */
-enum tp_want step_want(const struct prepared *prep)
+static inline enum schedule_result result_of(const struct part *p,
+					     dicomm_result_t status)
 {
-	unsigned function = prep->key.function;
-
-	if (call_reduces(function) || function == COLL_BROADCAST)
-		return TP_WANT_LOAD;
-	if (call_rooted(function) || prep->class == TP_POINT_TO_POINT)
-		return TP_WANT_COPY;
-	return TP_WANT_EXCHANGE;
+	return __builtin_expect(status == DICOMM_SUCCESS, 1)
+		       ? SCHEDULE_DONE
+		       : not_done(p, status);
 }
+
+/* ---- sends ---- */
 
 /* The reference to send if a neighbour's device reads the operand in place;
  * otherwise NULL. */
-static const struct memory_ref *mem_ref_of(struct operation *op,
-					   const struct step *step,
-					   const struct piece *a, uint64_t seq)
+static const struct memory_ref *mem_ref_of(const struct part *p)
 {
-	struct dicomm_comm *comm = op->comm;
-	struct peer *peer = &comm->peers[step->peer];
+	struct dicomm_comm *comm = p->op->comm;
+	const struct peer *peer = p->m.peer;
 	struct memory_ref *mem_ref;
 
 	if (!peer->has_peer_access)
 		return NULL;
 	mem_ref =
-		&peer->neighbour->mem_refs[op->prep->class][seq % MEMORY_REFS];
-	if (memory_ref_make(a->at, a->bytes, mem_ref))
+		&peer->neighbour->mem_refs[p->m.class][p->m.seq % MEMORY_REFS];
+	if (memory_ref_make(p->piece.at, p->piece.bytes, mem_ref))
 		return mem_ref;
 	if (!comm->logged_staged)
 		log_warn("%s: %s sends from memory that is not from "
 			 "dicomm_mem_alloc: to rank %d (%s) it passes through "
 			 "other host memory",
-			 comm->name, call_name(op->call.function), peer->rank,
-			 comm->members[peer->rank].device);
+			 comm->name, call_name(p->op->call.function),
+			 peer->rank, comm->members[peer->rank].device);
 	comm->logged_staged = true;
 	return NULL;
 }
 
-/* Is it worth reading so many bytes by reference? Not if the network sends them
- * as one message. */
-static bool may_refer(const struct peer *peer, const struct step *step,
-		      uint64_t len, uint64_t threshold)
+/* One reference stands for all slices, so their messages are not sent. */
+static void note_whole(const struct part *p, uint64_t bytes)
 {
-	return len >= threshold && step->a.buffer != PLAN_SCRATCH &&
-	       !peer->limits.prefers_eager &&
-	       (peer->transport->intra_node || len > peer->limits.eager_bytes);
+	const struct operation *op = p->op;
+	struct channel *channel = &p->m.peer->channel[p->m.class];
+	uint64_t more = slices_of(op, bytes) - 1;
+	uint64_t last =
+		p->m.seq + more * op->prep->plan.sends_to[p->step->peer];
+
+	p->m.flow->whole = true;
+	if (last > channel->out_last)
+		channel->out_last = last;
 }
 
-static enum schedule_result unreachable(struct operation *op,
-					const struct peer *peer,
-					const struct piece *a)
+static inline enum schedule_result put(struct part *p)
 {
-	return step_fail(op,
-			 FAIL(DICOMM_ERR_INTERNAL,
-			      "send to rank %d: %s does not reach %zu bytes at "
-			      "%p",
-			      peer->rank, peer->transport->name, a->bytes,
-			      (void *)a->at),
-			 -1);
+	dicomm_stats_t *stats = &p->op->comm->stats;
+	uint64_t sent;
+	dicomm_result_t status = message_slice_send(&p->m, &sent);
+
+	if (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS) {
+		if (sent > p->m.bytes)
+			note_whole(p, sent);
+		stats->messages_sent++;
+		stats->bytes_sent += sent;
+	}
+	return result_of(p, status);
 }
 
-enum schedule_result step_send(struct operation *op, const struct step *step,
-			       uint32_t s, uint64_t k, uint64_t seq)
+enum schedule_result step_put(struct part *p)
 {
-	struct dicomm_comm *comm = op->comm;
-	struct peer *peer = &comm->peers[step->peer];
-	struct channel *channel = &peer->channel[op->prep->class];
-	struct piece a = step_locate(op, &step->a, k);
-	enum tp_kind kind = TP_DATA;
-	const struct memory_ref *mem_ref;
-	const void *body = a.at;
-	uint64_t len = a.bytes;
-	uint32_t signature = step_signature(op, step);
-	struct tp_ref ref;
-	dicomm_result_t status;
-	bool whole, must, may;
+	return put(p);
+}
 
-	if (!a.n)
-		return SCHEDULE_DONE;
-	if (k && op->flows[s].whole)
-		return SCHEDULE_POSTED;
-	if (!message_may_leave(peer, channel, seq, op->prep->incast))
-		return SCHEDULE_AGAIN;
-	whole = is_ready_whole(op, step, &step->a);
-	if (!k && whole)
-		len = whole_bytes(op, &step->a);
-	must = a.bytes > peer->limits.eager_bytes;
+enum schedule_result step_send(struct part *p)
+{
+	const struct operation *op = p->op;
+	const struct span *a = &p->step->a;
+	bool whole = is_ready_whole(op, p->step, a);
+	struct message_slice *m = &p->m;
+
+	m->from = p->piece.at;
+	m->whole = whole && !p->k ? whole_bytes(op, a) : m->bytes;
 	/* If the whole was not worth a reference, its parts are not. */
-	may = !(k && whole) && may_refer(peer, step, len, comm->map_threshold);
-	mem_ref = mem_ref_of(op, step, &a, seq);
-	if (mem_ref) {
-		body = mem_ref;
-		signature = memory_ref_signature(signature);
-	} else if ((must || may) &&
-		   peer->transport->offer(peer->tp, a.at, len,
-					  step_want(op->prep), &ref)) {
-		kind = TP_REF;
-		body = &ref;
-	} else if (must) {
-		return unreachable(op, peer, &a);
-	}
-	status = peer->transport->put(peer->tp, op->prep->class, seq, signature,
-				      kind, body,
-				      mem_ref          ? sizeof(*mem_ref)
-				      : kind == TP_REF ? len
-						       : a.bytes);
-	if (status == DICOMM_AGAIN)
-		return SCHEDULE_AGAIN;
-	if (status != DICOMM_SUCCESS && status != DICOMM_IN_PROGRESS)
-		return step_fail(op, status, step->peer);
-	if (kind == TP_REF && len > a.bytes) {
-		op->flows[s].whole = true;
-		seq += (slices_of(op, len) - 1) *
-		       op->prep->plan.sends_to[step->peer];
-	}
-	if (seq > channel->out_last)
-		channel->out_last = seq;
-	comm->stats.messages_sent++;
-	comm->stats.bytes_sent += kind == TP_REF ? len : a.bytes;
-	return mem_ref || kind == TP_REF || status == DICOMM_IN_PROGRESS
-		       ? SCHEDULE_POSTED
-		       : SCHEDULE_DONE;
+	m->way = (whole && p->k) || a->buffer == PLAN_SCRATCH ? MESSAGE_COPY
+							      : MESSAGE_BEST;
+	m->want = op->prep->want;
+	m->mem_ref = mem_ref_of(p);
+	return put(p);
 }
 
-dicomm_result_t step_bounce(struct dicomm_comm *comm,
-			    struct bounce_buffer **out)
+enum schedule_result step_sent(struct part *p)
 {
-	if (!comm->bounce_buffers.memory) {
-		TRY(comm_mem_alloc(
-			comm, (size_t)COMM_BOUNCES * comm->slot_bytes,
-			"bounce buffers", &comm->bounce_buffers.memory,
-			&comm->bounce_buffers.handles));
-		for (size_t i = 0; i < COMM_BOUNCES; i++)
-			comm->bounce_buffers.of[i].at =
-				comm->bounce_buffers.memory +
-				i * comm->slot_bytes;
-	}
-	*out = NULL;
-	for (size_t i = 0; i < COMM_BOUNCES && !*out; i++)
-		if (!comm->bounce_buffers.of[i].op)
-			*out = &comm->bounce_buffers.of[i];
-	return DICOMM_SUCCESS;
+	return message_released(&p->m.peer->channel[p->m.class], p->m.seq)
+		       ? SCHEDULE_DONE
+		       : SCHEDULE_AGAIN;
 }
 
-static struct bounce_buffer *bounce_of(const struct operation *op, uint32_t s,
-				       uint64_t k)
-{
-	struct bounce_buffer *b = op->comm->bounce_buffers.of;
-
-	while (b->op != op || b->step != s || b->slice != k)
-		b++;
-	return b;
-}
-
-void step_forget(struct operation *op)
-{
-	for (size_t i = 0; i < COMM_BOUNCES; i++)
-		if (op->comm->bounce_buffers.of[i].op == op)
-			op->comm->bounce_buffers.of[i].op = NULL;
-}
+/* ---- receives ---- */
 
 /* Read ahead up to this much, so that each read is worth a system call. */
 #define READ_AHEAD (UINT64_C(256) << 10)
 
-/* How far one read of a whole message reaches, in whole slices */
-static uint64_t reach_of(const struct operation *op, const struct step *step,
-			 const struct flow *f, uint64_t at, uint64_t bytes)
+/* Where the bytes go, and how many of them one read of a whole message may put
+ * there, in whole slices */
+static void place(struct part *p)
 {
-	uint64_t slice = op->prep->slice * op->prep->elem_bytes;
-	uint64_t ahead = bytes;
+	const struct operation *op = p->op;
+	const struct step *step = p->step;
+	uint64_t slice;
 
-	if (step->kind == STEP_RECV && is_ready_whole(op, step, &step->dst))
-		ahead = slice < READ_AHEAD ? READ_AHEAD / slice * slice : slice;
-	return f->bytes - at < ahead ? f->bytes : at + ahead;
+	p->piece = step_locate(op, &step->dst, p->k);
+	p->m.bytes = p->piece.bytes;
+	p->m.whole = p->m.ahead = 0;
+	p->m.into = NULL;
+	p->m.bounce = NULL;
+	p->m.mapped = p->m.seen = false;
+	if (step->kind != STEP_RECV)
+		return;
+	p->m.into = p->piece.at;
+	p->m.ahead = p->m.bytes;
+	if (!is_ready_whole(op, step, &step->dst))
+		return;
+	slice = op->prep->slice * op->prep->elem_bytes;
+	p->m.ahead = slice < READ_AHEAD ? READ_AHEAD / slice * slice : slice;
 }
 
-/* The bytes of a reference as memory that this rank can load from.
- * ERR_UNSUPPORTED: they must be read. */
-static dicomm_result_t map(struct receive *r, const struct tp_ref *ref,
-			   uint64_t bytes)
+enum schedule_result step_find(struct part *p)
 {
-	TRY(message_map(r->op->comm, r->peer, ref, bytes, r->dst.bytes,
-			&r->src));
-	r->mapped = true;
-	return DICOMM_SUCCESS;
+	return result_of(p, message_slice_find(&p->m));
 }
 
-/* Where the bytes of a read go: into a bounce buffer if they are reduced later,
- * else to their final place. */
-static dicomm_result_t find_room(struct receive *r)
+enum schedule_result step_arrived(struct part *p)
 {
-	r->src = r->room ? r->room : r->dst.at;
-	if (r->room || r->step->kind != STEP_RECV_REDUCE)
-		return DICOMM_SUCCESS;
-	TRY(step_bounce(r->op->comm, &r->bounce));
-	if (!r->bounce)
-		return DICOMM_AGAIN;
-	r->src = r->bounce->at;
-	return DICOMM_SUCCESS;
+	return result_of(p, message_slice_arrived(&p->m));
 }
 
-/* The message belongs to another call. */
-static dicomm_result_t mismatch(const struct receive *r)
+void step_count(const struct part *p, bool staged)
 {
-	wait_mismatch(r->op->comm, &r->op->call, r->op->number, r->peer->rank);
-	return DICOMM_ERR_INVALID_USAGE;
-}
-
-/* Slice k of a message for which one reference was sent */
-static dicomm_result_t fetch_part(struct receive *r)
-{
-	const struct operation *op = r->op;
-	struct flow *f = r->flow;
-	uint64_t at = r->k * op->prep->slice * op->prep->elem_bytes, end;
-	dicomm_result_t status;
-
-	/* The peer decides whether it sends the whole; the plans of both say
-	 * how long the slices are. */
-	if (at > f->bytes || r->dst.bytes > f->bytes - at)
-		return mismatch(r);
-	r->src = r->dst.at;
-	if (at < f->read)
-		return at < f->arrived ? DICOMM_SUCCESS : DICOMM_IN_PROGRESS;
-	status = map(r, &f->ref, f->bytes);
-	if (status == DICOMM_SUCCESS)
-		r->src = (const uint8_t *)r->src + at;
-	if (status != DICOMM_ERR_UNSUPPORTED)
-		return status;
-	TRY(find_room(r));
-	end = r->room ? at + r->dst.bytes
-		      : reach_of(op, r->step, f, at, r->dst.bytes);
-	status = message_read(op->comm, r->peer, op->prep->class, r->seq,
-			      &f->ref, at, (void *)(uintptr_t)r->src, end - at);
-	if (!r->bounce && !r->room &&
-	    (status == DICOMM_SUCCESS || status == DICOMM_IN_PROGRESS)) {
-		f->read = end;
-		if (status == DICOMM_SUCCESS)
-			f->arrived = end;
-	}
-	return status;
-}
-
-/* The message has arrived: find its bytes. */
-static dicomm_result_t fetch(struct receive *r, const struct tp_line *line)
-{
-	struct operation *op = r->op;
-	enum tp_class c = op->prep->class;
-	const uint8_t *body =
-		message_payload(&r->peer->channel[c], r->seq, line);
-	struct flow *f = r->flow;
-	struct tp_ref ref;
-	dicomm_result_t status;
-
-	if (!body && line->kind != TP_REF)
-		return message_malformed(r->peer->rank, line);
-	if (line->signature != step_signature(op, r->step))
-		return mismatch(r);
-	if (line->len == r->dst.bytes) {
-		if (body) {
-			r->src = body;
-			op->comm->stats.bytes_ring += line->len;
-			return DICOMM_SUCCESS;
-		}
-		memcpy(&ref, line->room, sizeof(ref));
-		status = map(r, &ref, line->len);
-		if (status != DICOMM_ERR_UNSUPPORTED)
-			return status;
-		TRY(find_room(r));
-		return message_read(op->comm, r->peer, c, r->seq, &ref, 0,
-				    (void *)(uintptr_t)r->src, r->dst.bytes);
-	}
-	if (body || op->prep->slices < 2 || r->k ||
-	    line->len != whole_bytes(op, &r->step->dst))
-		return mismatch(r);
-	f->whole = true;
-	f->read = f->arrived = 0;
-	f->bytes = line->len;
-	memcpy(&f->ref, line->room, sizeof(f->ref));
-	return fetch_part(r);
-}
-
-enum schedule_result step_find(struct receive *r)
-{
-	struct operation *op = r->op;
-	enum tp_class c = op->prep->class;
-	struct channel *channel = &r->peer->channel[c];
-	struct tp_line *line = NULL;
-	dicomm_result_t status = DICOMM_SUCCESS;
-
-	if (!r->flow->whole || !r->k) {
-		if (!channel->in.lines)
-			status = channel_connect_in(op->comm, r->peer, c);
-		if (status == DICOMM_SUCCESS) {
-			line = message_arrived(channel, r->seq);
-			if (!line)
-				return SCHEDULE_AGAIN;
-		}
-	}
-	if (status == DICOMM_SUCCESS)
-		status = line ? fetch(r, line) : fetch_part(r);
-	if (status == DICOMM_SUCCESS)
-		return SCHEDULE_DONE;
-	if (status == DICOMM_IN_PROGRESS)
-		return SCHEDULE_POSTED;
-	if (status == DICOMM_AGAIN)
-		return SCHEDULE_AGAIN;
-	return step_fail(op, status, r->step->peer);
-}
-
-void step_count(struct operation *op, const struct step *step, size_t bytes,
-		bool staged)
-{
-	dicomm_stats_t *stats = &op->comm->stats;
+	dicomm_stats_t *stats = &p->op->comm->stats;
 
 	stats->messages_received++;
-	stats->bytes_received += bytes;
-	if (staged || op->comm->peers[step->peer].staged)
-		stats->bytes_staged += bytes;
+	stats->bytes_received += p->piece.bytes;
+	if (staged || p->m.peer->staged)
+		stats->bytes_staged += p->piece.bytes;
 }
 
-enum schedule_result step_find_ref(struct receive *r)
+/* The bytes are at p->m.src. Copy or reduce them. */
+static enum schedule_result take(struct part *p)
 {
-	struct dicomm_comm *comm = r->op->comm;
-	enum tp_class c = r->op->prep->class;
-	struct channel *channel = &r->peer->channel[c];
-	const struct tp_line *line;
-	const uint8_t *body;
-	dicomm_result_t status;
-	struct memory_place place = {NULL, r->mapped, r->seen};
-	struct memory_ref mem_ref;
+	const struct prepared *prep = p->op->prep;
+	dicomm_stats_t *stats = &p->op->comm->stats;
+	const struct piece *dst = &p->piece;
+	const void *src = p->m.src;
+	bool stream = prep->stream_out && !prep->read_later[p->s];
+	bool reduces = p->step->kind == STEP_RECV_REDUCE;
 
-	if (r->k && r->flow->whole)
-		return step_find(r);
-	if (!channel->in.lines) {
-		status = channel_connect_in(comm, r->peer, c);
-		if (status == DICOMM_AGAIN)
-			return SCHEDULE_AGAIN;
-		if (status != DICOMM_SUCCESS)
-			return step_fail(r->op, status, r->step->peer);
-	}
-	line = message_arrived(channel, r->seq);
-	if (!line)
-		return SCHEDULE_AGAIN;
-	if (line->signature !=
-	    memory_ref_signature(step_signature(r->op, r->step)))
-		return step_find(r);
-	body = message_payload(channel, r->seq, line);
-	if (body && line->len == sizeof(mem_ref))
-		memcpy(&mem_ref, body, sizeof(mem_ref));
-	if (!body || line->len != sizeof(mem_ref) ||
-	    mem_ref.bytes != r->dst.bytes) {
-		mismatch(r);
-		return SCHEDULE_FAILED;
-	}
-	status = memory_ref_locate(comm, r->peer, &mem_ref, &place);
-	if (status != DICOMM_SUCCESS)
-		return step_fail(r->op, status, r->step->peer);
-	r->src = place.at;
-	r->mapped = place.mapped;
-	r->seen = place.seen;
-	return SCHEDULE_DONE;
-}
-
-/* The bytes are at src. Copy or reduce them. */
-static void take(struct operation *op, const struct step *step, uint32_t s,
-		 uint64_t k, const struct piece *dst, const void *src)
-{
-	const struct prepared *prep = op->prep;
-	bool stream = prep->stream_out && !prep->read_later[s];
-
-	if (step->kind == STEP_RECV_REDUCE)
+	if (reduces)
 		(stream ? prep->reduce_stream : prep->reduce)(
-			dst->at, step_locate(op, &step->a, k).at, src, dst->n);
+			dst->at, step_locate(p->op, &p->step->a, p->k).at, src,
+			dst->n);
 	else if (src != dst->at && stream)
 		reduce_copy_stream(dst->at, src, dst->bytes);
 	else if (src != dst->at)
 		memcpy(dst->at, src, dst->bytes);
-	step_count(op, step, dst->bytes, false);
-	if (!op->comm->peers[step->peer].has_peer_access)
-		return;
-	if (step->kind == STEP_RECV_REDUCE)
-		op->comm->stats.bytes_mapped += dst->bytes;
-	else
-		op->comm->stats.bytes_landed += dst->bytes;
+	step_count(p, false);
+	if (p->m.peer->has_peer_access && reduces)
+		stats->bytes_mapped += dst->bytes;
+	else if (p->m.peer->has_peer_access)
+		stats->bytes_landed += dst->bytes;
+	return result_of(p, message_slice_taken(&p->m));
 }
 
-static enum schedule_result recv_message(struct receive *r)
+enum schedule_result step_recv(struct part *p)
 {
-	enum schedule_result result =
-		r->peer->has_peer_access ? step_find_ref(r) : step_find(r);
-	dicomm_result_t status = DICOMM_SUCCESS;
+	enum schedule_result r = step_find(p);
 
-	if (result == SCHEDULE_POSTED) {
-		r->flow->posted |= UINT64_C(1) << r->k % 64;
-		if (r->bounce) {
-			r->bounce->op = r->op;
-			r->bounce->step = r->s;
-			r->bounce->slice = r->k;
-		}
-	}
-	if (result != SCHEDULE_DONE)
-		return result;
-	take(r->op, r->step, r->s, r->k, &r->dst, r->src);
-	if (r->mapped)
-		status = message_intact(r->peer);
-	if (status != DICOMM_SUCCESS)
-		return step_fail(r->op, status, r->step->peer);
-	message_consumed(r->peer, r->op->prep->class, r->seq);
-	return SCHEDULE_DONE;
+	if (r == SCHEDULE_POSTED)
+		p->m.flow->posted |= UINT64_C(1) << p->k % 64;
+	return r == SCHEDULE_DONE ? take(p) : r;
 }
 
-static void fold(struct operation *op, const struct step *step, uint64_t k)
+enum schedule_result step_received(struct part *p)
+{
+	uint64_t bit = UINT64_C(1) << p->k % 64;
+	enum schedule_result r;
+
+	if (!(p->m.flow->posted & bit))
+		/* It came while an older slice was POSTED */
+		return SCHEDULE_DONE;
+	r = step_arrived(p);
+	if (r != SCHEDULE_DONE)
+		return r;
+	p->m.flow->posted &= ~bit;
+	return take(p);
+}
+
+/* ---- local steps ---- */
+
+static void fold(const struct operation *op, const struct step *step,
+		 uint64_t k)
 {
 	const struct prepared *prep = op->prep;
 	struct piece dst = step_locate(op, &step->dst, k);
@@ -506,24 +288,25 @@ static void fold(struct operation *op, const struct step *step, uint64_t k)
 		    dst.n);
 }
 
-static enum schedule_result
-do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
+static enum schedule_result do_local(const struct part *p)
 {
+	const struct operation *op = p->op;
+	const struct step *step = p->step;
 	const struct prepared *prep = op->prep;
-	struct piece dst = step_locate(op, &step->dst, k);
-	struct piece a = step_locate(op, &step->a, k);
+	struct piece dst = step_locate(op, &step->dst, p->k);
+	struct piece a = step_locate(op, &step->a, p->k);
 
 	if (!dst.n)
 		return SCHEDULE_DONE;
 	switch (step->kind) {
 	case STEP_COPY:
-		if (prep->stream_out && !prep->read_later[s])
+		if (prep->stream_out && !prep->read_later[p->s])
 			reduce_copy_stream(dst.at, a.at, dst.bytes);
 		else
 			memcpy(dst.at, a.at, dst.bytes);
 		break;
 	case STEP_REDUCE:
-		prep->reduce(dst.at, a.at, step_locate(op, &step->b, k).at,
+		prep->reduce(dst.at, a.at, step_locate(op, &step->b, p->k).at,
 			     dst.n);
 		break;
 	case STEP_SCALE:
@@ -533,182 +316,127 @@ do_local(struct operation *op, const struct step *step, uint32_t s, uint64_t k)
 		prep->divide(dst.at, a.at, op->comm->ranks, dst.n);
 		break;
 	case STEP_FOLD:
-		fold(op, step, k);
+		fold(op, step, p->k);
 		break;
 	}
 	return SCHEDULE_DONE;
 }
 
-enum schedule_result step_sent(struct operation *op, const struct step *step,
-			       uint64_t seq)
-{
-	const struct channel *channel =
-		&op->comm->peers[step->peer].channel[op->prep->class];
-
-	return atomic_load_explicit(channel->out.released,
-				    memory_order_acquire) >= seq
-		       ? SCHEDULE_DONE
-		       : SCHEDULE_AGAIN;
-}
-
-static enum schedule_result sent(struct operation *op, const struct step *step,
-				 uint32_t s, uint64_t k, uint64_t seq)
-{
-	(void)s;
-	(void)k;
-	return step_sent(op, step, seq);
-}
-
-dicomm_result_t step_arrived(struct operation *op, const struct step *step,
-			     uint32_t s, uint64_t k, uint64_t seq,
-			     bool in_place)
-{
-	struct peer *peer = &op->comm->peers[step->peer];
-	struct flow *f = &op->flows[s];
-	uint64_t at = k * op->prep->slice * op->prep->elem_bytes;
-	bool ahead = f->whole && in_place;
-
-	if (ahead && at < f->arrived)
-		return DICOMM_SUCCESS;
-	/* A read is reported with the oldest slice that it has not delivered
-	 * yet. */
-	TRY(peer->transport->read_status(peer->tp, op->prep->class, seq));
-	if (ahead)
-		f->arrived = reach_of(op, step, f, at,
-				      step_locate(op, &step->dst, k).bytes);
-	return DICOMM_SUCCESS;
-}
-
-static enum schedule_result received(struct operation *op,
-				     const struct step *step, uint32_t s,
-				     uint64_t k, uint64_t seq)
-{
-	struct peer *peer = &op->comm->peers[step->peer];
-	struct flow *f = &op->flows[s];
-	uint64_t bit = UINT64_C(1) << k % 64;
-	struct piece dst = step_locate(op, &step->dst, k);
-	struct bounce_buffer *bounce = NULL;
-	dicomm_result_t status;
-
-	if (!(f->posted & bit))
-		/* It came while an older slice was POSTED */
-		return SCHEDULE_DONE;
-	status = step_arrived(op, step, s, k, seq, step->kind == STEP_RECV);
-	if (status == DICOMM_IN_PROGRESS)
-		return SCHEDULE_AGAIN;
-	if (status != DICOMM_SUCCESS)
-		return step_fail(op, status, step->peer);
-	if (step->kind == STEP_RECV_REDUCE)
-		bounce = bounce_of(op, s, k);
-	take(op, step, s, k, &dst, bounce ? bounce->at : dst.at);
-	if (bounce)
-		bounce->op = NULL;
-	f->posted &= ~bit;
-	message_consumed(peer, op->prep->class, seq);
-	return SCHEDULE_DONE;
-}
-
 static const struct step_ops host_ops = {.local = do_local,
 					 .send = step_send,
-					 .recv = recv_message,
-					 .sent = sent,
-					 .received = received};
+					 .recv = step_recv,
+					 .sent = step_sent,
+					 .received = step_received};
 
 /* ---- the schedule's side ---- */
-
-/* Slices of a message whose length only the pair knows. */
-static bool is_beyond(const struct operation *op, const struct step *step,
-		      uint64_t k)
-{
-	return coll_counts_in_pairs(op->call.function) &&
-	       k * op->prep->slice >= call_pair_count(&op->call, step->peer,
-						      step->kind == STEP_SEND);
-}
 
 static const struct step_ops *ops_of(const struct operation *op)
 {
 	return op->comm->device_ops ? op->comm->device_ops : &host_ops;
 }
 
-/* Number of a message in its channel */
-static uint64_t seq_of(const struct operation *op, const struct step *step,
-		       uint64_t number)
+/* Which message is it? False: none, as the message is not so long, which only
+ * its pair of ranks knows. */
+static bool number_message(struct part *p, uint64_t number)
 {
-	const struct channel *channel =
-		&op->comm->peers[step->peer].channel[op->prep->class];
+	const struct operation *op = p->op;
+	const struct prepared *prep = op->prep;
+	struct peer *peer = &op->comm->peers[p->step->peer];
+	const struct channel *channel = &peer->channel[prep->class];
+	bool sends = p->step->kind == STEP_SEND;
+	uint64_t n;
 
-	return number + 1 +
-	       (step->kind == STEP_SEND ? channel->out_base : channel->in_base);
+	p->m.comm = op->comm;
+	p->m.peer = peer;
+	p->m.class = prep->class;
+	p->m.flow = &op->flows[p->s];
+	p->m.at = p->k * prep->slice * prep->elem_bytes;
+	p->m.seq = number + 1 + (sends ? channel->out_base : channel->in_base);
+	p->m.signature = op->signature;
+	if (!coll_counts_in_pairs(op->call.function))
+		return true;
+	/* The ranks may not share all counts, but the two ranks of a pair share
+	 * one. */
+	n = call_pair_count(&op->call, p->step->peer, sends);
+	p->m.signature ^= (uint32_t)(n * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+	return p->k * prep->slice < n;
 }
 
-static enum schedule_result start_recv(struct operation *op,
-				       const struct step *step, uint32_t s,
-				       uint64_t k, uint64_t seq)
+static enum schedule_result start_recv(const struct step_ops *ops,
+				       struct part *p)
 {
-	struct peer *peer = &op->comm->peers[step->peer];
-	struct receive r = {.op = op,
-			    .step = step,
-			    .peer = peer,
-			    .flow = &op->flows[s],
-			    .s = s,
-			    .k = k,
-			    .seq = seq,
-			    .dst = step_locate(op, &step->dst, k)};
+	struct message_slice *m = &p->m;
 
-	if (!message_in_reach(&peer->channel[op->prep->class], seq))
+	if (!message_in_reach(&m->peer->channel[m->class], m->seq))
 		return SCHEDULE_AGAIN;
-	if (r.dst.n)
-		return ops_of(op)->recv(&r);
-	message_consumed(peer, op->prep->class, seq);
+	if (p->piece.n) {
+		if (!p->k && p->op->prep->slices > 1)
+			m->whole = whole_bytes(p->op, &p->step->dst);
+		return ops->recv(p);
+	}
+	message_consumed(m->peer, m->class, m->seq);
 	return SCHEDULE_DONE;
 }
 
 /* A piece without elements needs no connection, for its receiver may have
  * left. */
-static enum schedule_result start_send(struct operation *op,
-				       const struct step *step, uint32_t s,
-				       uint64_t k, uint64_t seq)
+static enum schedule_result start_send(const struct step_ops *ops,
+				       struct part *p)
 {
-	struct peer *peer = &op->comm->peers[step->peer];
-	dicomm_result_t status = DICOMM_SUCCESS;
+	struct message_slice *m = &p->m;
+	const struct channel *channel = &m->peer->channel[m->class];
+	dicomm_result_t status;
 
-	if (!peer->channel[op->prep->class].out.released &&
-	    step_locate(op, &step->a, k).n)
-		status = channel_connect_out(peer, op->prep->class);
-	if (status == DICOMM_AGAIN)
-		return SCHEDULE_AGAIN;
-	if (status != DICOMM_SUCCESS)
-		return step_fail(op, status, step->peer);
-	return ops_of(op)->send(op, step, s, k, seq);
+	p->piece = step_locate(p->op, &p->step->a, p->k);
+	m->bytes = p->piece.bytes;
+	if (!p->piece.n)
+		return SCHEDULE_DONE;
+	/* The reference that went with the first slice stands for all. */
+	if (p->k && m->flow->whole)
+		return SCHEDULE_POSTED;
+	if (!channel->out.released) {
+		status = channel_connect_out(m->peer, m->class);
+		if (status != DICOMM_SUCCESS)
+			return result_of(p, status);
+	}
+	return message_may_leave(m->peer, channel, m->seq, p->op->prep->incast)
+		       ? ops->send(p)
+		       : SCHEDULE_AGAIN;
+}
+
+static enum schedule_result run_part(struct operation *op,
+				     const struct step *step, uint32_t s,
+				     uint64_t slice, uint64_t number,
+				     bool starts)
+{
+	const struct step_ops *ops = ops_of(op);
+	struct part p;
+
+	p.op = op;
+	p.step = step;
+	p.s = s;
+	p.k = slice;
+	if (step->peer < 0)
+		return starts ? ops->local(&p) : SCHEDULE_DONE;
+	if (!number_message(&p, number))
+		return SCHEDULE_DONE;
+	if (step->kind == STEP_SEND)
+		return starts ? start_send(ops, &p) : ops->sent(&p);
+	place(&p);
+	return starts ? start_recv(ops, &p) : ops->received(&p);
 }
 
 static enum schedule_result start(void *ctx, const struct step *step,
 				  uint32_t s, uint64_t slice, uint64_t number)
 {
-	struct operation *op = ctx;
-	uint64_t seq;
-
-	if (step->peer < 0)
-		return ops_of(op)->local(op, step, s, slice);
-	if (is_beyond(op, step, slice))
-		return SCHEDULE_DONE;
-	seq = seq_of(op, step, number);
-	if (step->kind == STEP_SEND)
-		return start_send(op, step, s, slice, seq);
-	return start_recv(op, step, s, slice, seq);
+	return run_part(ctx, step, s, slice, number, true);
 }
 
 static enum schedule_result finished(void *ctx, const struct step *step,
 				     uint32_t s, uint64_t slice,
 				     uint64_t number)
 {
-	struct operation *op = ctx;
-	const struct step_ops *ops = ops_of(op);
-
-	if (step->peer < 0 || is_beyond(op, step, slice))
-		return SCHEDULE_DONE;
-	return (step->kind == STEP_SEND ? ops->sent : ops->received)(
-		op, step, s, slice, seq_of(op, step, number));
+	return run_part(ctx, step, s, slice, number, false);
 }
 
 const struct schedule_io step_io = {.start = start, .finished = finished};

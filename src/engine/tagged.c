@@ -463,24 +463,19 @@ static dicomm_result_t drain(struct dicomm_comm *comm, struct peer *peer,
 			     bool *progressed)
 {
 	struct channel *channel = channel_of(peer);
-	dicomm_result_t status;
 	bool to_any = false;
 
-	if (!channel->in.lines) {
-		status = channel_connect_in(comm, peer, TP_TAGGED);
-		if (status == DICOMM_AGAIN)
-			return DICOMM_SUCCESS;
-		TRY(status);
-	}
 	for (uint32_t i = 0; i < peer->limits.slots && !to_any; i++) {
 		uint64_t seq = channel->in_base + 1;
-		const struct tp_line *line;
+		dicomm_result_t status;
+		struct tp_line *line;
 
 		if (!message_in_reach(channel, seq))
 			break;
-		line = message_arrived(channel, seq);
-		if (!line)
+		status = message_look(comm, peer, TP_TAGGED, seq, &line);
+		if (status == DICOMM_AGAIN)
 			break;
+		TRY(status);
 		channel->in_base = seq;
 		*progressed = true;
 		if (line->signature != HEAD) {
@@ -509,7 +504,7 @@ static dicomm_result_t pull(struct operation *op, struct partner *from,
 		return DICOMM_SUCCESS;
 	TRY(status);
 	*progressed = true;
-	message_receive_moved(in, len);
+	TRY(message_receive_moved(in, len));
 	if (in->left)
 		return DICOMM_SUCCESS;
 	op_list_remove(&from->read, op);

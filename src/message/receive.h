@@ -13,29 +13,6 @@
 /* Most bytes that are moved between two checks for a fault */
 #define MESSAGE_PIECE (UINT64_C(1) << 20)
 
-/* Maps the memory of a reference to `bytes` bytes, of which the caller will
- * load `len`; after that it calls message_intact(). ERR_UNSUPPORTED: the memory
- * cannot be mapped; read the bytes. */
-dicomm_result_t message_map(struct dicomm_comm *comm, struct peer *peer,
-			    const struct tp_ref *ref, uint64_t bytes,
-			    uint64_t len, const void **src);
-/* Returns ERR_REMOTE if the sender had already reused the memory that was
- * loaded. Transports that map only messages of a rank to itself have no
- * intact(). */
-static inline dicomm_result_t message_intact(const struct peer *peer)
-{
-	return peer->transport->intact ? peer->transport->intact(peer->tp)
-				       : DICOMM_SUCCESS;
-}
-
-/* Reads len bytes from offset `at` of the reference in message seq. AGAIN: the
- * transport has no room now. IN_PROGRESS: the read is under way; read_status()
- * of that message returns its end. */
-dicomm_result_t message_read(struct dicomm_comm *comm, struct peer *peer,
-			     enum tp_class c, uint64_t seq,
-			     const struct tp_ref *ref, uint64_t at, void *into,
-			     uint64_t len);
-
 /* Takes message seq, which belongs to r. *body becomes the address of its
  * line->len bytes: the caller copies them to r->to, then calls
  * message_receive_copied(). If the message is a reference, *body becomes NULL,
@@ -52,13 +29,20 @@ static inline void message_receive_copied(struct message_receive *r,
 	message_consumed(r->peer, r->class, seq);
 }
 
-/* Moves the next *len bytes of the reference, at most `most`, to `into`, which
- * may be r->to. Returns DICOMM_AGAIN until they have arrived: call it again. */
+/* Finds the next *len bytes of the reference, at most `most`: they are at
+ * r->src, in memory of the sender or in `into`; NULL stands for a bounce
+ * buffer. Returns DICOMM_AGAIN until they have arrived: call it again. */
+dicomm_result_t message_receive_find(struct dicomm_comm *comm,
+				     struct message_receive *r, void *into,
+				     uint64_t most, uint64_t *len);
+/* The same, and moves them to `into`, which may be r->to. */
 dicomm_result_t message_receive_piece(struct dicomm_comm *comm,
 				      struct message_receive *r, void *into,
 				      uint64_t most, uint64_t *len);
-/* Called when the caller no longer needs these bytes. Releases the message
- * after the last ones. */
-void message_receive_moved(struct message_receive *r, uint64_t len);
+/* Called when the caller no longer needs these bytes. ERR_REMOTE: the sender
+ * had reused their memory. */
+dicomm_result_t message_receive_taken(struct message_receive *r, uint64_t len);
+/* The same, and releases the message after the last ones. */
+dicomm_result_t message_receive_moved(struct message_receive *r, uint64_t len);
 
 #endif

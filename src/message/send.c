@@ -17,6 +17,14 @@ dicomm_result_t message_put(struct peer *peer, enum tp_class c,
 	return message_put_next(peer, c, signature, kind, body, len, until);
 }
 
+bool message_may_refer(const struct peer *peer, const void *from,
+		       uint64_t bytes, enum tp_want want)
+{
+	struct tp_ref ref;
+
+	return peer->transport->offer(peer->tp, from, bytes, want, &ref);
+}
+
 static dicomm_result_t put_ref(struct message_send *s, const struct tp_ref *ref)
 {
 	TRY(message_put(s->peer, s->class, s->signature, TP_REF, ref, s->bytes,

@@ -26,6 +26,30 @@ static inline bool message_has_credit(const struct peer *peer,
 	return seq <= channel->out_credit;
 }
 
+/* What puts messages to a peer, kept at hand where each load counts */
+struct message_target {
+	dicomm_result_t (*put)(struct tp_peer *peer, enum tp_class c,
+			       uint64_t seq, uint32_t signature,
+			       enum tp_kind kind, const void *body,
+			       uint64_t len);
+	struct tp_peer *tp;
+};
+
+static inline struct message_target message_target_of(const struct peer *peer)
+{
+	return (struct message_target){peer->transport->put, peer->tp};
+}
+
+/* Puts bytes that fit a slot as message seq; returns as the put() of a
+ * transport. */
+static inline dicomm_result_t message_put_seq(const struct message_target *to,
+					      enum tp_class c, uint64_t seq,
+					      uint32_t signature,
+					      const void *body, uint64_t len)
+{
+	return to->put(to->tp, c, seq, signature, TP_DATA, body, len);
+}
+
 /* Puts message out_base + 1, for which there is a credit. If `body` must stay
  * unchanged until the peer has released the message, *until becomes the number
  * of the message; `until` may be NULL. */
@@ -65,6 +89,11 @@ static inline bool message_prefers_ref(const struct peer *peer, uint64_t bytes,
 		bytes > peer->limits.eager_bytes);
 }
 
+/* Returns true if the receiver would rather have a reference than a copy of
+ * these bytes, which it will treat as `want` says. */
+bool message_may_refer(const struct peer *peer, const void *from,
+		       uint64_t bytes, enum tp_want want);
+
 /* Puts more of the bytes. Returns DICOMM_SUCCESS when all have been put; they
  * may still be in use, see message_send_released(). */
 dicomm_result_t message_send_turn(struct message_send *s, bool *moved);
@@ -73,8 +102,7 @@ dicomm_result_t message_send_turn(struct message_send *s, bool *moved);
 static inline bool message_send_released(const struct message_send *s)
 {
 	return !s->until ||
-	       atomic_load_explicit(s->peer->channel[s->class].out.released,
-				    memory_order_acquire) >= s->until;
+	       message_released(&s->peer->channel[s->class], s->until);
 }
 
 #endif

@@ -306,7 +306,7 @@ static dicomm_result_t pull(struct dicomm_comm *comm, struct partner *from,
 		TRY(land(comm, from, from->stage, len));
 	from->stage = NULL;
 	*moved = true;
-	message_receive_moved(&from->in, len);
+	TRY(message_receive_moved(&from->in, len));
 	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
 }
 

@@ -45,7 +45,7 @@ static uint8_t *mapped; /* as many bytes as the last reference says */
 static struct operation *tags[TAGS], *cast;
 static struct prepared *prep;
 static struct step *step;
-static struct flow *flow;
+static struct message_flow *flow;
 static uint32_t one[2] = {1, 1};
 static uint64_t slice; /* of the broadcast, that comes next */
 static bool posted;
