@@ -12,7 +12,6 @@
 #include "src/base/thread.h"
 #include "src/core/fault.h"
 #include "src/core/member.h"
-#include "src/island/part.h"
 
 const char *island_wish(const struct dicomm_comm *comm)
 {
@@ -280,7 +279,7 @@ static dicomm_result_t form(struct island *is)
 	if (status == DICOMM_SUCCESS && !*is->why)
 		status = make_groups(is);
 	if (status == DICOMM_SUCCESS && !*is->why)
-		status = island_parts_open(is);
+		status = island_parts_open(&is->parts, is->comm);
 	if (status == DICOMM_SUCCESS && !*is->why)
 		status = start_thread(is);
 	if (status == DICOMM_SUCCESS && !*is->why)
@@ -364,7 +363,7 @@ static void end_vendor(struct island *is)
 		is->library->f.destroy(is->vendor);
 	else if (is->vendor)
 		is->library->f.abort(is->vendor);
-	island_parts_close(is);
+	island_parts_close(&is->parts);
 	island_free_scratch(is);
 }
 

@@ -20,6 +20,7 @@
 
 #include "src/core/comm.h"
 #include "src/island/library.h"
+#include "src/island/part.h"
 
 /* Sizes for which costs are compared: 16 KiB to 1 GiB, in steps of 4 */
 #define ISLAND_SIZES 9
@@ -63,8 +64,7 @@ struct island {
 	/* Memory for sums that are no result of this rank: of operations.c, one
 	 * for each stream of the device, or one. */
 	struct island_scratch *scratch;
-	struct island_part *parts; /* of part.c */
-	size_t nparts;
+	struct island_parts parts;
 };
 
 /* The setting of this rank: its config's, else the variable's */

@@ -29,7 +29,7 @@
 #include "src/core/fault.h"
 #include "src/core/memory.h"
 #include "src/engine/engine.h"
-#include "src/island/part.h"
+#include "src/island/island.h"
 #include "src/stream/graph.h"
 #include "src/stream/submit.h"
 
@@ -448,7 +448,8 @@ static dicomm_result_t begin_between(const struct job *j, between_fn *fill,
 		n += status == DICOMM_SUCCESS;
 	}
 	if (status == DICOMM_SUCCESS)
-		status = island_part_begin(is, items, n, j->stream, part);
+		status = island_part_begin(&is->parts, items, n, j->stream,
+					   part);
 	else
 		while (n--)
 			free(items[n].counts);

@@ -95,17 +95,18 @@ static dicomm_result_t mark(struct island_part *p, dicomm_stream_t stream)
 
 /* ---- parts ---- */
 
-dicomm_result_t island_parts_open(struct island *is)
+dicomm_result_t island_parts_open(struct island_parts *parts,
+				  const struct dicomm_comm *comm)
 {
-	const struct device *dev = is->comm->dev;
+	const struct device *dev = comm->dev;
 	size_t n = dev ? DEVICE_PARTS : HOST_PARTS;
 
-	is->parts = calloc(n, sizeof(*is->parts));
-	if (!is->parts)
+	parts->part = calloc(n, sizeof(*parts->part));
+	if (!parts->part)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
-	is->nparts = n;
+	parts->n = n;
 	for (size_t i = 0; i < n; i++) {
-		struct island_part *p = &is->parts[i];
+		struct island_part *p = &parts->part[i];
 
 		p->dev = dev;
 		if (!dev) {
@@ -119,10 +120,10 @@ dicomm_result_t island_parts_open(struct island *is)
 	return DICOMM_SUCCESS;
 }
 
-void island_parts_close(struct island *is)
+void island_parts_close(struct island_parts *parts)
 {
-	for (size_t i = 0; i < is->nparts; i++) {
-		struct island_part *p = &is->parts[i];
+	for (size_t i = 0; i < parts->n; i++) {
+		struct island_part *p = &parts->part[i];
 
 		if (p->queue)
 			dicomm_host_stream_destroy(p->queue);
@@ -131,37 +132,37 @@ void island_parts_close(struct island *is)
 		if (p->fence.event)
 			p->dev->work->event_destroy(p->fence.event);
 	}
-	free(is->parts);
-	is->parts = NULL;
-	is->nparts = 0;
+	free(parts->part);
+	*parts = (struct island_parts){NULL, 0};
 }
 
-static struct island_part *find_free(struct island *is)
+static struct island_part *find_free(struct island_parts *parts)
 {
-	for (size_t i = 0; i < is->nparts; i++) {
-		if (atomic_load(&is->parts[i].state) != PART_FREE)
+	for (size_t i = 0; i < parts->n; i++) {
+		if (atomic_load(&parts->part[i].state) != PART_FREE)
 			continue;
-		atomic_store(&is->parts[i].state, PART_RUNS);
-		return &is->parts[i];
+		atomic_store(&parts->part[i].state, PART_RUNS);
+		return &parts->part[i];
 	}
 	return NULL;
 }
 
 /* Those under way end in bounded time. */
-static dicomm_result_t take(struct island *is, struct island_part **out)
+static dicomm_result_t take(struct island_parts *parts,
+			    struct dicomm_comm *comm, struct island_part **out)
 {
 	const struct timespec nap = {0, 20000};
-	int timeout_ms = atomic_load(&is->comm->timeout_ms);
+	int timeout_ms = atomic_load(&comm->timeout_ms);
 	uint64_t begin = clock_ms();
 
-	while (!(*out = find_free(is))) {
-		if (fault_is(is->comm))
-			return fault_report(is->comm);
+	while (!(*out = find_free(parts))) {
+		if (fault_is(comm))
+			return fault_report(comm);
 		if (timeout_ms > 0 && clock_ms() - begin > (uint64_t)timeout_ms)
 			return FAIL(DICOMM_ERR_TIMEOUT,
 				    "island: none of %zu parts of calls under "
 				    "way on %s has ended for %d ms",
-				    is->nparts, is->comm->name, timeout_ms);
+				    parts->n, comm->name, timeout_ms);
 		nanosleep(&nap, NULL);
 	}
 	return DICOMM_SUCCESS;
@@ -193,12 +194,13 @@ static dicomm_result_t queue(struct island_part *p, struct item *items,
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t island_part_begin(struct island *is, struct item *items,
-				  size_t n, dicomm_stream_t stream,
+dicomm_result_t island_part_begin(struct island_parts *parts,
+				  struct item *items, size_t n,
+				  dicomm_stream_t stream,
 				  struct island_part **out)
 {
 	struct island_part *p;
-	dicomm_result_t status = take(is, &p);
+	dicomm_result_t status = take(parts, items[0].comm, &p);
 
 	if (status != DICOMM_SUCCESS) {
 		for (size_t i = 0; i < n; i++)

@@ -9,7 +9,7 @@
 #ifndef DICOMM_ISLAND_PART_H
 #define DICOMM_ISLAND_PART_H
 
-#include "src/island/island.h"
+#include "src/core/comm.h"
 #include "src/stream/item.h"
 
 /* Parts of a call that have begun and not ended, when the next one begins */
@@ -17,16 +17,24 @@
 
 struct island_part;
 
+/* Those of a communicator; at first all 0 */
+struct island_parts {
+	struct island_part *part;
+	size_t n;
+};
+
 /* Makes what parts need, while no stream is blocked. */
-dicomm_result_t island_parts_open(struct island *is);
+dicomm_result_t island_parts_open(struct island_parts *parts,
+				  const struct dicomm_comm *comm);
 /* No part is under way. */
-void island_parts_close(struct island *is);
+void island_parts_close(struct island_parts *parts);
 
 /* Queues these calls, which start together when the stream has come to here.
  * Takes over their counts, also on failure. A call on a device waits if too
  * many parts of earlier ones are under way. */
-dicomm_result_t island_part_begin(struct island *is, struct item *items,
-				  size_t n, dicomm_stream_t stream,
+dicomm_result_t island_part_begin(struct island_parts *parts,
+				  struct item *items, size_t n,
+				  dicomm_stream_t stream,
 				  struct island_part **out);
 /* What is queued on the stream from now on comes after these calls. A rank of
  * the host waits for them; returns their status. */
