@@ -94,9 +94,16 @@ static const struct family *find(const char *name)
 
 static bool is_more_than_one(const json_t *v)
 {
-	if (json_is_array(v))
-		v = json_array_get(v, 0);
 	return json_is_integer(v) && json_integer_value(v) > 1;
+}
+
+/* Of all blocks, or a list of it for each. */
+static bool is_more_than_one_somewhere(const json_t *v)
+{
+	for (size_t i = 0; i < json_array_size(v); i++)
+		if (is_more_than_one(json_array_get(v, i)))
+			return true;
+	return is_more_than_one(v);
 }
 
 /* DBRX has them in an object of their own. */
@@ -114,9 +121,34 @@ bool experts_are_there(struct input *in, const char *type)
 	const struct family *f = find(type);
 
 	for (int i = 0; counts[i]; i++)
-		if (is_more_than_one(json_object_get(in->root, counts[i])))
+		if (is_more_than_one_somewhere(
+			    json_object_get(in->root, counts[i])))
 			return true;
 	return (f && f != &own) || strstr(type, "moe");
+}
+
+static bool is_count(const json_t *v)
+{
+	return json_is_integer(v) && json_integer_value(v) >= 0 &&
+	       json_integer_value(v) <= COUNT_MOST;
+}
+
+/* What is no number, as 8.0 or "8", would pass for none: a dense model. */
+static void refuse_counts(struct input *in)
+{
+	for (int i = 0; counts[i]; i++) {
+		const json_t *v = json_object_get(in->root, counts[i]);
+		bool good = !v || json_is_null(v) || is_count(v) ||
+			    json_array_size(v);
+
+		for (size_t k = 0; k < json_array_size(v); k++)
+			good &= is_count(json_array_get(v, k));
+		if (!good)
+			input_wrong(in, counts[i], v,
+				    "a whole number from 0 to %d, or a list of "
+				    "it for each block",
+				    COUNT_MOST);
+	}
 }
 
 void experts_refuse(struct input *in, const char *type)
@@ -128,6 +160,7 @@ void experts_refuse(struct input *in, const char *type)
 
 	for (int i = 0; names[i]; i++)
 		named |= !strcmp(type, names[i]);
+	refuse_counts(in);
 	/* Of an inner model, its own family counts. */
 	if (json_is_object(json_object_get(in->root, "text_config")) ||
 	    find(type) || (!named && !experts_are_there(in, type)))

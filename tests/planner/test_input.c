@@ -370,6 +370,53 @@ START_TEST(published_parameters_are_counted)
 }
 END_TEST
 
+/* Of a small model with these keys; what is said of it holds `says`, and it is
+ * refused unless that is "". */
+static void try_keys(const char *keys, const char *says)
+{
+	char path[DESK_PATH], text[512], said[2048];
+	struct counting c = {.file = path};
+
+	snprintf(text, sizeof(text),
+		 "{\"num_hidden_layers\": 4, \"hidden_size\": 64, "
+		 "\"num_attention_heads\": 4, \"vocab_size\": 100, %s}",
+		 keys);
+	desk_write(path, "model.json", text);
+	desk_hear(count, &c, said, sizeof(said));
+	ck_assert_msg(strstr(said, says) && (c.params > 0) == !*says, "%s: %s",
+		      keys, said);
+}
+
+/* No number of experts that cannot be read is taken for none. */
+START_TEST(experts_are_counted_or_refused)
+{
+	static const struct {
+		const char *keys, *says;
+	} cases[] = {
+		{"\"num_experts\": 1", ""},
+		{"\"num_experts\": null", ""},
+		{"\"num_experts\": [1, 0]", ""},
+		{"\"num_experts\": 8.0",
+		 "num_experts: 8.0: wanted a whole number"},
+		{"\"num_local_experts\": \"8\"",
+		 "num_local_experts: \"8\": wanted a whole number"},
+		{"\"n_routed_experts\": -8",
+		 "n_routed_experts: -8: wanted a whole number"},
+		{"\"num_experts\": []", "num_experts: []: wanted"},
+		{"\"num_experts\": [8, 2.5]", "num_experts: [8,2.5]: wanted"},
+		{"\"num_experts\": [1, 8]",
+		 "num_experts: [1,8]: wanted the same for all blocks"},
+		{"\"model_type\": \"llama\", \"num_experts\": \"8\"",
+		 "num_experts: \"8\": wanted a whole number"},
+		{"\"model_type\": \"llama\", \"num_experts\": [1, 8]",
+		 "model_type: \"llama\": wanted a mixture of experts"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		try_keys(cases[i].keys, cases[i].says);
+}
+END_TEST
+
 /* What a mixture lacks is named. */
 START_TEST(a_mixture_says_what_it_lacks)
 {
@@ -398,19 +445,11 @@ START_TEST(a_mixture_says_what_it_lacks)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char path[DESK_PATH], text[512], said[2048];
-		struct counting c = {.file = path};
+		char keys[256];
 
-		snprintf(text, sizeof(text),
-			 "{\"num_hidden_layers\": 4, \"hidden_size\": 64, "
-			 "\"num_attention_heads\": 4, \"vocab_size\": 100, "
-			 "\"num_experts\": 8, %s}",
+		snprintf(keys, sizeof(keys), "\"num_experts\": 8, %s",
 			 cases[i].keys);
-		desk_write(path, "model.json", text);
-		desk_hear(count, &c, said, sizeof(said));
-		ck_assert_msg(strstr(said, cases[i].says) &&
-				      (c.params > 0) == !*cases[i].says,
-			      "%s: %s", cases[i].keys, said);
+		try_keys(keys, cases[i].says);
 	}
 }
 END_TEST
@@ -428,6 +467,7 @@ int main(void)
 	tcase_add_loop_test(t, nothing_that_is_left_out_crashes, 0, SORTS);
 	tcase_add_loop_test(t, no_broken_text_crashes, 0, SORTS);
 	tcase_add_test(t, published_parameters_are_counted);
+	tcase_add_test(t, experts_are_counted_or_refused);
 	tcase_add_test(t, a_mixture_says_what_it_lacks);
 	suite_add_tcase(s, t);
 	return runner_main(s);
