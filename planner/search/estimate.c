@@ -444,14 +444,18 @@ static double share(const struct drafting *g, struct draft *d, int total)
 
 /* ---- experts ---- */
 
+/* Of the same types; rates that were measured differ by any digit. */
 static bool is_alike(const struct drafting *g, const struct draft_line *a,
 		     const struct draft_line *b)
 {
+	const struct fleet *f = &g->job->fleet;
+
 	if (a->teams != b->teams || a->micro_batch != b->micro_batch)
 		return false;
 	for (int s = 0; s < a->teams; s++)
 		if (a->team[s].tp != b->team[s].tp ||
-		    kind_of(g, a->team[s].rank) != kind_of(g, b->team[s].rank))
+		    fleet_type(f, a->team[s].rank) !=
+			    fleet_type(f, b->team[s].rank))
 			return false;
 	return true;
 }

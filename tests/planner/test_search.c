@@ -667,6 +667,41 @@ START_TEST(experts_are_spread_where_memory_asks_for_it)
 }
 END_TEST
 
+/* Hosts of one type, whose rates were measured: no two are the same. */
+START_TEST(experts_are_shared_by_hosts_of_other_rates)
+{
+	static const char four[] =
+		"{\"nodes\": ["
+		"{\"ranks\": 1, \"gbit_per_s\": 99, \"device\": \"a\"},"
+		"{\"ranks\": 1, \"gbit_per_s\": 100, \"device\": \"a\"},"
+		"{\"ranks\": 1, \"gbit_per_s\": 101, \"device\": \"a\"},"
+		"{\"ranks\": 1, \"gbit_per_s\": 100.5, \"device\": \"a\"}],"
+		" \"devices\": {\"a\": {\"tflops\": 300, \"memory_gib\": 80}}}";
+	static const char mixture[] =
+		"{\"num_hidden_layers\": 2, \"hidden_size\": 1024,"
+		" \"num_attention_heads\": 16, \"vocab_size\": 1000,"
+		" \"num_experts\": 16, \"num_experts_per_tok\": 2,"
+		" \"moe_intermediate_size\": 1024}";
+	struct search s = {.space = SEARCH_AUTO,
+			   .overlap = PLAN_OVERLAP_P2P,
+			   .experts = 4,
+			   .rounds = 4,
+			   .seed = 1,
+			   .jobs = 1};
+	struct search_found f;
+	char said[512] = "";
+	struct job j;
+
+	desk_job(&j, four, mixture, 1024, 64);
+	s.job = &j;
+	ck_assert(search_run(&s, &f));
+	ck_assert_int_eq(plan_experts(&f.plan), 4);
+	ck_assert_msg(!check_plan(&j, &f.plan, note, said), "%s", said);
+	search_free(&f);
+	job_close(&j);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: search");
@@ -688,6 +723,7 @@ int main(void)
 	tcase_add_test(t, sizes_are_any);
 	tcase_add_test(t, micro_batches_may_differ);
 	tcase_add_test(t, kinds_may_be_many);
+	tcase_add_test(t, experts_are_shared_by_hosts_of_other_rates);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
