@@ -65,6 +65,7 @@ static int find_same(const struct search_best *b, const struct draft *d)
 	for (int i = 0; i < b->n; i++)
 		if (b->kept[i].draft.seconds == d->seconds &&
 		    b->kept[i].draft.lines == d->lines &&
+		    b->kept[i].draft.thin == d->thin &&
 		    b->kept[i].draft.micro_batch == d->micro_batch)
 			return i;
 	return -1;
