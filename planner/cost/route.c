@@ -39,7 +39,7 @@ double route_seconds(struct job *j, const struct route_team *team,
 
 			rank[i] = team[i].rank[0];
 			width[i] = team[i].tp;
-			most = isnan(s) ? NAN : fmax(most, s);
+			most = isnan(s) || isnan(most) ? NAN : fmax(most, s);
 		}
 		seconds = most + 2 * wire_collective(&j->wire, WIRE_ALLTOALL,
 						     rank, width, others, n,
