@@ -201,30 +201,64 @@ static long read_each(struct input *in, const json_t *from, const char *at,
 	return 0;
 }
 
-/* Which blocks have experts: all behind the first few, or one of some. */
-static void read_blocks(struct input *in, struct experts *e)
+static bool is_null(const json_t *v)
+{
+	return !v || json_is_null(v);
+}
+
+/* One of so many blocks has experts, the last of them; of DeepSeek, those whose
+ * number is a multiple, which is not planned for. */
+static void read_every(struct input *in, struct experts *e)
 {
 	static const char *const steps[] = {"decoder_sparse_step",
-					    "moe_layer_freq",
 					    "interleave_moe_layer_step", NULL};
-	const json_t *only = json_object_get(in->root, "mlp_only_layers");
+	const json_t *freq = json_object_get(in->root, "moe_layer_freq");
 
+	e->every = 1;
+	for (int i = 0; steps[i]; i++)
+		if (json_object_get(in->root, steps[i]))
+			e->every = (int)input_integer(in, in->root, NULL,
+						      steps[i], 1, 1 << 16, -1);
+	if (!is_null(freq) && json_integer_value(freq) != 1)
+		input_wrong(in, "moe_layer_freq", freq,
+			    "1: each block behind first_k_dense_replace has "
+			    "experts");
+}
+
+/* A list of dense blocks is empty; one of others is what follows anyway. */
+static void refuse_lists(struct input *in, int layers, const struct experts *e)
+{
+	const json_t *only = json_object_get(in->root, "mlp_only_layers");
+	const json_t *mixed = json_object_get(in->root, "moe_layers");
+	json_t *same = json_array();
+
+	if (!is_null(only) && (!json_is_array(only) || json_array_size(only)))
+		input_wrong(in, "mlp_only_layers", only,
+			    "none: dense blocks between are planned for by "
+			    "first_k_dense_replace and decoder_sparse_step "
+			    "only");
+	for (int at = 0; at < layers; at++)
+		if (experts_has(e, at))
+			json_array_append_new(same, json_integer(at));
+	if (!is_null(mixed) && !json_equal(mixed, same))
+		input_wrong(in, "moe_layers", mixed,
+			    "the %zu blocks from %d on that "
+			    "interleave_moe_layer_step says, or none",
+			    json_array_size(same), e->dense + e->every - 1);
+	json_decref(same);
+}
+
+/* Which blocks have experts: all behind the first few, or one of some. */
+static void read_blocks(struct input *in, int layers, struct experts *e)
+{
 	e->dense = (int)input_integer(in, in->root, NULL,
 				      "first_k_dense_replace", 0, 1 << 16, 0);
 	if (!e->dense)
 		e->dense = (int)input_integer(in, in->root, NULL,
 					      "moe_layer_num_skipped", 0,
 					      1 << 16, 0);
-	e->every = 1;
-	for (int i = 0; steps[i]; i++)
-		if (json_object_get(in->root, steps[i]))
-			e->every = (int)input_integer(in, in->root, NULL,
-						      steps[i], 1, 1 << 16, -1);
-	if (json_array_size(only))
-		input_wrong(in, "mlp_only_layers", only,
-			    "none: dense blocks between are planned for by "
-			    "first_k_dense_replace and decoder_sparse_step "
-			    "only");
+	read_every(in, e);
+	refuse_lists(in, layers, e);
 }
 
 /* LLaMA-MoE cuts the feed-forward part of a dense model. */
@@ -253,7 +287,7 @@ static void read_shared(struct input *in, const struct family *f,
 		    (int)read_each(in, in->root, NULL, f->shared, 256, 0);
 }
 
-void experts_read(struct input *in, const char *type, long ffn,
+void experts_read(struct input *in, const char *type, long ffn, int layers,
 		  struct experts *e)
 {
 	const struct family *f = find(type);
@@ -269,7 +303,7 @@ void experts_read(struct input *in, const char *type, long ffn,
 	e->active = (int)read_each(in, from, at, f->active, COUNT_MOST, -1);
 	e->width = (int)width_of(in, f, from, at, ffn, e);
 	read_shared(in, f, e);
-	read_blocks(in, e);
+	read_blocks(in, layers, e);
 	e->router_bias = f->router_bias;
 	e->shared_gate = f->shared_gate && e->shared;
 	input_join(path, at, f->active);

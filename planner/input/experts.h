@@ -21,8 +21,8 @@ struct experts {
 /* Is it a mixture of experts, by its model_type or by its keys? */
 bool experts_are_there(struct input *in, const char *type);
 /* Of a family that is known, or of a file that names none; all 0 without
- * experts. ffn is the width of a dense block. */
-void experts_read(struct input *in, const char *type, long ffn,
+ * experts. ffn is the width of a dense block; blocks there are `layers`. */
+void experts_read(struct input *in, const char *type, long ffn, int layers,
 		  struct experts *e);
 /* A mixture whose family is not known is refused by name. */
 void experts_refuse(struct input *in, const char *type);

@@ -141,7 +141,7 @@ bool model_open(struct model *m, const char *file)
 	m->vocab = (int)read_size(&in, NAMES("vocab_size"), 1 << 26, -1);
 	read_family(&in, m);
 	experts_read(&in, input_text(&in, in.root, NULL, "model_type", ""),
-		     m->ffn, &m->experts);
+		     m->ffn, m->layers, &m->experts);
 	read_latent(&in, m);
 	read_element(&in, m);
 	m->optimizer = input_number(&in, in.root, NULL, "optimizer_bytes", 0,

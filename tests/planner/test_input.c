@@ -440,6 +440,27 @@ START_TEST(a_mixture_says_what_it_lacks)
 		 "\"mlp_only_layers\": [1]",
 		 "mlp_only_layers: [1]: wanted none"},
 		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
+		 "\"mlp_only_layers\": 3",
+		 "mlp_only_layers: 3: wanted none"},
+		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
+		 "\"mlp_only_layers\": \"x\"",
+		 "mlp_only_layers: \"x\": wanted none"},
+		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
+		 "\"mlp_only_layers\": [], \"moe_layer_freq\": 1",
+		 ""},
+		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
+		 "\"moe_layer_freq\": 2",
+		 "moe_layer_freq: 2: wanted 1"},
+		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
+		 "\"interleave_moe_layer_step\": 2, \"moe_layers\": [1, 3]",
+		 ""},
+		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
+		 "\"interleave_moe_layer_step\": 2, \"moe_layers\": [0, 2]",
+		 "moe_layers: [0,2]: wanted the 2 blocks from 1 on that "},
+		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
+		 "\"moe_layers\": \"x\"",
+		 "moe_layers: \"x\": wanted the 4 blocks from 0 on that "},
+		{"\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64, "
 		 "\"decoder_sparse_step\": 0",
 		 "decoder_sparse_step: 0: wanted a whole number from 1"},
 	};
