@@ -117,6 +117,21 @@ static bool export_flagscale(FILE *out, const struct job *j,
 	return true;
 }
 
+/* Megatron trains experts whose matrices are split with sequence parallelism
+ * only; and all are as wide as a dense block unless it is told. */
+static void print_experts(FILE *out, const struct model *m,
+			  const struct plan *p)
+{
+	fprintf(out,
+		" \\\n--num-experts %d --moe-router-topk %d "
+		"--expert-model-parallel-size %d",
+		m->experts.count, m->experts.active, plan_experts(p));
+	if (m->experts.width != m->ffn)
+		fprintf(out, " --moe-ffn-hidden-size %d", m->experts.width);
+	if (p->pipeline[0].stage[0].tp > 1)
+		fprintf(out, " --sequence-parallel");
+}
+
 static bool export_megatron(FILE *out, const struct job *j,
 			    const struct plan *p)
 {
@@ -161,11 +176,7 @@ static bool export_megatron(FILE *out, const struct job *j,
 		    : "",
 		p->zero ? " \\\n--use-distributed-optimizer" : "");
 	if (j->model.experts.count)
-		fprintf(out,
-			" \\\n--num-experts %d --moe-router-topk %d "
-			"--expert-model-parallel-size %d",
-			j->model.experts.count, j->model.experts.active,
-			plan_experts(p));
+		print_experts(out, &j->model, p);
 	fprintf(out, "\n");
 	return true;
 }

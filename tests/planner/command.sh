@@ -101,6 +101,33 @@ says "--pipeline-model-parallel-size"
 run 0 simulate "$@" --plan "$work/symmetric.json" --export flagscale
 says "hetero_process_meshes"
 
+# Experts whose matrices are split want more of Megatron, and have a width of
+# their own.
+cat >"$work/mixture.json" <<EOF
+{"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
+ "intermediate_size": 2048, "vocab_size": 1000, "num_experts": 8,
+ "num_experts_per_tok": 2, "moe_intermediate_size": 1024}
+EOF
+cat >"$work/experts.json" <<EOF
+{"version": 1, "sequence": 512, "global_batch": 8, "expert_parallel": 2,
+ "pipelines": [{"micro_batch": 1, "micro_batches": 4,
+  "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 5]}]},
+  {"micro_batch": 1, "micro_batches": 4,
+  "stages": [{"ranks": [2, 3], "tp": 2, "layers": [0, 5]}]}]}
+EOF
+run 0 simulate --cluster "$work/cluster.json" --model "$work/mixture.json" \
+	--plan "$work/experts.json" --export megatron
+says "--expert-model-parallel-size 2 --moe-ffn-hidden-size 1024"
+says "--sequence-parallel"
+sed 's/\[\([02]\), [13]\], "tp": 2/[\1], "tp": 1/
+	' "$work/experts.json" >"$work/single.json"
+sed 's/1024/2048/' "$work/mixture.json" >"$work/wide.json"
+run 0 simulate --cluster "$work/cluster.json" --model "$work/wide.json" \
+	--plan "$work/single.json" --export megatron
+says "--expert-model-parallel-size 2"
+grep -q -e "--moe-ffn\|--sequence-parallel" "$work/out" &&
+	fail "options that nothing asks for"
+
 # ---- devices without work are named: the last node is too slow for these ----
 
 sed 's/"gbit_per_s": 25, /"gbit_per_s": 0.1, "name": "far", /
