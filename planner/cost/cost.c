@@ -130,9 +130,7 @@ static bool cost_stage(struct costing *k, int i, int at)
 	c->backward = t->backward[s->last + 1] - t->backward[s->first];
 	c->update = table_update(t, s->first, s->last);
 	if (k->p->zero)
-		c->update *=
-			table_spread(t, s->first, s->last, k->p->pipelines) /
-			table_params(t, s->first, s->last);
+		c->update *= table_part(t, s->first, s->last, k->p->pipelines);
 	if (!widen(k, i, s, c))
 		return false;
 	if (s->recompute)

@@ -200,6 +200,14 @@ double table_spread(const struct table *t, int first, int last, int pipelines)
 	       pipelines;
 }
 
+double table_part(const struct table *t, int first, int last, int pipelines)
+{
+	double all = table_params(t, first, last);
+
+	/* A profile may say that there are none. */
+	return all > 0 ? table_spread(t, first, last, pipelines) / all : 1;
+}
+
 int table_mixed(const struct table *t, int first, int last)
 {
 	return t->mixed[last + 1] - t->mixed[first];

@@ -46,6 +46,8 @@ double table_experts_whole(const struct table *t, int first, int last);
 /* Of one device, if its state is spread over so many pipelines, that of
  * experts over those that have the same ones. */
 double table_spread(const struct table *t, int first, int last, int pipelines);
+/* As a part of all that a device has. */
+double table_part(const struct table *t, int first, int last, int pipelines);
 /* Units of them that have experts. */
 int table_mixed(const struct table *t, int first, int last);
 double table_update(const struct table *t, int first, int last);

@@ -698,9 +698,7 @@ static double update_seconds(struct drafting *g, const struct draft *d,
 			double part = 1;
 
 			if (t && zero)
-				part = table_spread(t, u, l->last[s],
-						    d->lines) /
-				       table_params(t, u, l->last[s]);
+				part = table_part(t, u, l->last[s], d->lines);
 			if (t)
 				most = fmax(
 					most,

@@ -364,6 +364,39 @@ START_TEST(a_shared_matrix_is_held_once_and_summed)
 }
 END_TEST
 
+/* A profile may say that a layer has no parameters: its update is what was
+ * measured, however many share it. */
+START_TEST(nothing_is_spread_where_there_is_nothing)
+{
+	static const char profile[] =
+		"{\"sequence\": 128, \"devices\": {\"x\": {\"1\": {\"1\": "
+		"{\"0-7\": [0.001, 0.002, 0.5]}}}}, \"layers\": {\"1\": "
+		"{\"0-7\": {\"params_floats\": 0, \"act_mem_bytes\": 1000, "
+		"\"act_input_bytes\": 100}}}}";
+	char file[3][DESK_PATH];
+	struct plan p = {.seq = 128, .global_batch = 8, .zero = 1};
+	struct cost c;
+	struct job j;
+
+	desk_write(file[0], "cluster.json", cluster);
+	desk_write(file[1], "model.json", model);
+	desk_write(file[2], "profile.json", profile);
+	ck_assert(job_open(&j, file[0], file[1], file[2], 128, 8));
+	for (uint32_t i = 0; i < 2; i++) {
+		struct plan_pipeline *l = plan_add_pipeline(&p);
+
+		desk_stage(l, i, 1, 0, 7);
+		l->micro_batch = 1;
+		l->micro_batches = 4;
+	}
+	ck_assert(cost_of(&j, &p, NULL, NULL, &c));
+	ck_assert_double_eq_tol(c.update, 8 * 0.5, 1e-9);
+	cost_free(&c);
+	plan_close(&p);
+	job_close(&j);
+}
+END_TEST
+
 /* ---- experts ---- */
 
 /* Two nodes of four, all pipelines of one stage, or of two. */
@@ -648,6 +681,7 @@ int main(void)
 	tcase_add_test(t, memory_is_what_the_closed_form_says);
 	tcase_add_test(t, check_names_the_place_and_the_value);
 	tcase_add_test(t, a_shared_matrix_is_held_once_and_summed);
+	tcase_add_test(t, nothing_is_spread_where_there_is_nothing);
 	tcase_add_test(t, experts_are_held_once_in_a_group);
 	tcase_add_test(t, tokens_travel_to_experts_and_back);
 	tcase_add_test(t, gradients_of_experts_meet_where_they_are);
