@@ -189,8 +189,10 @@ static bool cost_experts(struct costing *k, int first, int at)
 		struct cost_stage *c = &k->c->pipeline[first + e].stage[at];
 
 		c->route = seconds;
+		/* Where one of them computes again, all send again. */
+		c->routes = again ? 3 : 2;
 		c->forward = forward + seconds;
-		c->backward = backward + seconds * (again ? 2 : 1);
+		c->backward = backward + seconds * (c->routes - 1);
 	}
 	free(team);
 	free(others);

@@ -16,6 +16,7 @@ struct cost_stage {
 	double sync_bytes;         /* of the stage that are summed */
 	double update;
 	double route;              /* of one pass: tokens to experts and back */
+	int routes;                /* such passes of a micro-batch */
 	double send_bytes, send_s; /* to the next stage, one micro-batch */
 	struct memory memory;
 };

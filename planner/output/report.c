@@ -204,9 +204,8 @@ static void print_price(FILE *out, const struct job *j, const struct plan *p,
 static void print_experts(FILE *out, const struct job *j, const struct plan *p,
 			  const struct cost *c, int i, int s)
 {
-	const struct plan_pipeline *l = &p->pipeline[i];
-	double route = c->pipeline[i].stage[s].route * l->micro_batches *
-		       (l->stage[s].recompute ? 3 : 2);
+	const struct cost_stage *st = &c->pipeline[i].stage[s];
+	double route = st->route * st->routes * p->pipeline[i].micro_batches;
 
 	if (j->model.experts.count)
 		print_share(out, "  of these, tokens to experts and back",
