@@ -438,7 +438,6 @@ static bool cost_sync(struct costing *k)
 		good = group_bytes(k, &group[g], &bytes, &experts);
 		if (!good)
 			break;
-
 		for (int i = 0; i < n; i++) {
 			const struct plan_pipeline *l = &k->p->pipeline[i];
 			const struct plan_stage *s =
@@ -463,7 +462,10 @@ static bool cost_sync(struct costing *k)
 					l, group[g].first)];
 
 			c->sync += seconds;
-			c->sync_bytes += bytes;
+			/* Experts that nobody else has are summed by nobody. */
+			c->sync_bytes += plan_experts(k->p) < n
+						 ? bytes
+						 : bytes - experts;
 		}
 	}
 	if (k->j->model.tied)

@@ -539,6 +539,7 @@ START_TEST(gradients_of_experts_meet_where_they_are)
 			      dense);
 	x = cost_mixture(&j, 8, 1, 8, 0);
 	ck_assert_double_eq_tol(x.sync, sum, 1e-12);
+	ck_assert_double_eq_tol(x.sync_bytes, dense, 1e-3);
 	/* Four sums at once between the two nodes. */
 	x = cost_mixture(&j, 8, 1, 4, 0);
 	ck_assert_double_eq_tol(
@@ -546,6 +547,27 @@ START_TEST(gradients_of_experts_meet_where_they_are)
 		sum + wire_collective(&j.wire, WIRE_ALLREDUCE, far, NULL, four,
 				      2, 2 * 3.0 * 2 * EXPERT_PARAMS),
 		1e-12);
+	ck_assert_double_eq_tol(x.sync_bytes,
+				dense + 2 * 3.0 * 2 * EXPERT_PARAMS, 1e-3);
+	job_close(&j);
+}
+END_TEST
+
+/* Whoever computes again needs the tokens again, of all. */
+START_TEST(all_of_a_group_send_again_if_one_does)
+{
+	struct plan p;
+	struct cost c;
+	struct job j;
+
+	desk_job(&j, expert_cluster, expert_model, SEQ, 8);
+	plan_mixture(&p, 8, 1, 4, 0);
+	p.pipeline[1].stage[0].recompute = true;
+	ck_assert(cost_of(&j, &p, NULL, NULL, &c));
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(c.pipeline[i].stage[0].routes, i < 4 ? 3 : 2);
+	cost_free(&c);
+	plan_close(&p);
 	job_close(&j);
 }
 END_TEST
@@ -685,6 +707,7 @@ int main(void)
 	tcase_add_test(t, experts_are_held_once_in_a_group);
 	tcase_add_test(t, tokens_travel_to_experts_and_back);
 	tcase_add_test(t, gradients_of_experts_meet_where_they_are);
+	tcase_add_test(t, all_of_a_group_send_again_if_one_does);
 	tcase_add_test(t, check_names_pipelines_that_share_no_experts);
 	tcase_add_test(t, runs_on_grace_hopper_are_predicted);
 	tcase_add_test(t, runs_without_stages_on_unlike_devices_are_predicted);
