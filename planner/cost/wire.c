@@ -89,29 +89,32 @@ static void remember(struct wire *w, uint64_t key, double seconds)
 
 /* ---- collectives ---- */
 
-static uint64_t times(uint64_t rate, int n)
-{
-	return rate * (uint64_t)n;
-}
-
-/* As wide as the ranks that one stands for, and as narrow as the ways are that
- * it shares. */
+/* Each node is as wide as the ranks that one stands for, and its way as narrow
+ * as those are that share it: once, as how many of its ranks take part is what
+ * the estimator counts itself. */
 static void adjust(struct links *l, const int *width, const int *others)
 {
-	for (uint32_t r = 0; r < l->ranks; r++) {
-		struct links_class *c = &l->class[l->class_of[l->node_of[r]]];
+	for (uint32_t i = 0; i < l->nodes; i++) {
+		uint32_t begin = l->node_begin[i], end = l->node_begin[i + 1];
+		uint32_t node = l->node_of[l->path[begin]];
+		struct links_class *c = &l->class[l->class_of[node]];
+		int wide = width ? width[l->path[begin]] : 1, most = 1;
+		uint64_t n;
 
-		if (width && l->ranks_of[l->node_of[r]] == 1) {
-			c->rank = times(c->rank, width[r]);
-			c->inside = times(c->inside, width[r]);
-			c->reduce = times(c->reduce, width[r]);
-		}
-		if (others && others[r] > 1) {
-			uint64_t n = (uint64_t)others[r];
+		for (uint32_t k = begin; k < end; k++) {
+			uint32_t r = l->path[k];
 
-			c->nic.up = (c->nic.up + n - 1) / n;
-			c->nic.down = (c->nic.down + n - 1) / n;
+			if (width && width[r] < wide)
+				wide = width[r];
+			if (others && others[r] > most)
+				most = others[r];
 		}
+		c->rank *= (uint64_t)wide;
+		c->inside *= (uint64_t)wide;
+		c->reduce *= (uint64_t)wide;
+		n = (uint64_t)most;
+		c->nic.up = (c->nic.up + n - 1) / n;
+		c->nic.down = (c->nic.down + n - 1) / n;
 	}
 }
 

@@ -598,6 +598,49 @@ START_TEST(check_names_pipelines_that_share_no_experts)
 }
 END_TEST
 
+/* ---- links that are shared ---- */
+
+static double all_reduce(struct job *j, const uint32_t *rank, const int *width,
+			 const int *others, int n)
+{
+	return wire_collective(&j->wire, WIRE_ALLREDUCE, rank, width, others, n,
+			       1e9);
+}
+
+/* What else a node does at the same time halves its way once, not once for each
+ * of its ranks; and a rank that stands for two has the links of both, whoever
+ * else is on its node. */
+START_TEST(a_node_is_shared_once_and_each_team_is_wide)
+{
+	static const char text[] =
+		"{\"nodes\": [{\"count\": 2, \"ranks\": 8, \"latency_us\": 5,"
+		" \"gbit_per_s\": %d, \"inside_gbit_per_s\": %d,"
+		" \"device\": \"a\"}],"
+		" \"devices\": {\"a\": {\"tflops\": 300, \"memory_gib\": 80}}}";
+	const uint32_t rank[8] = {0, 2, 4, 6, 8, 10, 12, 14};
+	const int two[8] = {2, 2, 2, 2, 2, 2, 2, 2};
+	char cluster_text[3][512];
+	struct job plain, half, wide;
+
+	snprintf(cluster_text[0], sizeof(cluster_text[0]), text, 100, 1000);
+	snprintf(cluster_text[1], sizeof(cluster_text[1]), text, 50, 1000);
+	snprintf(cluster_text[2], sizeof(cluster_text[2]), text, 100, 2000);
+	desk_job(&plain, cluster_text[0], model, 128, 8);
+	desk_job(&half, cluster_text[1], model, 128, 8);
+	desk_job(&wide, cluster_text[2], model, 128, 8);
+	ck_assert_double_eq(all_reduce(&plain, rank, NULL, two, 8),
+			    all_reduce(&half, rank, NULL, NULL, 8));
+	ck_assert_double_eq(all_reduce(&plain, rank, two, NULL, 8),
+			    all_reduce(&wide, rank, NULL, NULL, 8));
+	/* All on one node. */
+	ck_assert_double_eq(all_reduce(&plain, rank, two, NULL, 4),
+			    all_reduce(&wide, rank, NULL, NULL, 4));
+	job_close(&plain);
+	job_close(&half);
+	job_close(&wide);
+}
+END_TEST
+
 /* ---- measured runs (tests/planner/sailor) ---- */
 
 struct rows {
@@ -709,6 +752,7 @@ int main(void)
 	tcase_add_test(t, gradients_of_experts_meet_where_they_are);
 	tcase_add_test(t, all_of_a_group_send_again_if_one_does);
 	tcase_add_test(t, check_names_pipelines_that_share_no_experts);
+	tcase_add_test(t, a_node_is_shared_once_and_each_team_is_wide);
 	tcase_add_test(t, runs_on_grace_hopper_are_predicted);
 	tcase_add_test(t, runs_without_stages_on_unlike_devices_are_predicted);
 	tcase_add_test(t, runs_with_stages_on_unlike_devices_are_predicted);
