@@ -161,12 +161,24 @@ static void name_others(void)
 			  text);
 }
 
+/* Other names are those of plug-ins, which libdicomm does not load. */
+static void check_net(void)
+{
+	const char *net = variable("NCCL_NET");
+
+	if (net && !is_net("IB") && !is_net("Socket"))
+		nccl_warn("NCCL_NET=%s means nothing to libdicomm, which knows "
+			  "IB and Socket",
+			  net);
+}
+
 static void read_all(void)
 {
 	read_files();
 	translate();
 	nccl_say_version();
 	name_others();
+	check_net();
 }
 
 void nccl_environment(void)

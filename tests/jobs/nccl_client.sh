@@ -104,7 +104,7 @@ print(v.value, w.value)' >"$out/version" 2>&1
 # What NCCL's variables and file ask for
 echo 'NCCL_SHM_DISABLE=1
 NCCL_ALGO_OF_MINE=x # nothing' >"$out/nccl.conf"
-NCCL_DEBUG=INFO NCCL_IB_DISABLE=1 NCCL_BUFFSIZE=1 NCCL_IB_TIMEOUT=17 \
+NCCL_DEBUG=INFO NCCL_IB_DISABLE=1 NCCL_BUFFSIZE=1 NCCL_IB_TIMEOUT=17 NCCL_NET=ofi \
 	NCCL_CONF_FILE=$out/nccl.conf env -u NCCL_LIBRARY "$python" -c '
 import ctypes, sys
 nccl = ctypes.CDLL(sys.argv[1])
@@ -113,7 +113,8 @@ nccl.ncclGetUniqueId((ctypes.c_byte * 128)())
 nccl.ncclParamGetParameter(b"DICOMM_TRANSPORTS", ctypes.byref(value), None)
 print(value.value.decode())' "$NCCL_LIBRARY" >"$out/said" 2>&1
 for words in '^^ucx,shm,verbs$' 'NCCL INFO NCCL version 2\.30\.7' \
-	'^[^ ]*:[0-9]*:[0-9]* \[0\] NCCL WARN variables of NCCL that mean nothing to libdicomm: NCCL_BUFFSIZE, NCCL_ALGO_OF_MINE$'; do
+	'^[^ ]*:[0-9]*:[0-9]* \[0\] NCCL WARN variables of NCCL that mean nothing to libdicomm: NCCL_BUFFSIZE, NCCL_ALGO_OF_MINE$' \
+	'NCCL WARN NCCL_NET=ofi means nothing to libdicomm'; do
 	grep -q "$words" "$out/said" || fail "no $words: $(cat "$out/said")"
 done
 "$build/dicomm-run" true 2>"$out/said"
