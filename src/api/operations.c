@@ -171,8 +171,7 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 	/* A prepared call may outlive the operator; see redop.c. */
 	if (__builtin_expect(op >= 0x100, 0) && !comm_created_op(comm, op))
 		return false;
-	if (__builtin_expect(data_path_enter(&comm->path) != DATA_PATH_ENTERED,
-			     0))
+	if (__builtin_expect(!data_path_enter_briefly(&comm->path), 0))
 		return false;
 	prep = prepared_quick(comm, function, send, recv, count, type, op,
 			      root);

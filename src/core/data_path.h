@@ -175,8 +175,19 @@ static inline void data_path_leave(struct data_path *p)
 		atomic_store_explicit(&p->inside, false, memory_order_release);
 }
 
-/* As above, for each call of a group, in any order. The last call to leave also
- * leaves the data path. */
+/* Enters for a short way of a call that may turn out to need the long one,
+ * which enters again. Returns false if this thread is not inside; so too where
+ * a fault is reported: if that is a death, the short way would be the one call
+ * that may still begin. */
+static inline bool data_path_enter_briefly(struct data_path *p)
+{
+	return !(atomic_load_explicit(&p->word, memory_order_relaxed) &
+		 DATA_PATH_FAULT) &&
+	       data_path_enter(p) == DATA_PATH_ENTERED;
+}
+
+/* As data_path_enter(), for each call of a group, in any order. The last call
+ * to leave also leaves the data path. */
 static inline enum data_path_entry data_path_enter_one(struct data_path *p)
 {
 	enum data_path_entry entry = DATA_PATH_ENTERED;
@@ -185,6 +196,8 @@ static inline enum data_path_entry data_path_enter_one(struct data_path *p)
 		entry = data_path_enter(p);
 		if (entry == DATA_PATH_ENTERED)
 			p->calls = 0;
+	} else if (!p->calls) {
+		p->calls = 1; /* that it is in, which leaves by itself */
 	}
 	/* Others must not touch the count of the thread inside. */
 	if (entry == DATA_PATH_ENTERED)

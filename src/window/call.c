@@ -308,7 +308,7 @@ dicomm_result_t window_wait_one(struct dicomm_comm *comm,
 {
 	dicomm_result_t status;
 
-	if (!comm->windows || data_path_enter(&comm->path) != DATA_PATH_ENTERED)
+	if (!comm->windows || !data_path_enter_briefly(&comm->path))
 		return DICOMM_AGAIN;
 	if (partner_of(comm, want->peer)->known)
 		status = take_one(comm, want);

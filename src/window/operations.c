@@ -142,8 +142,7 @@ static inline bool put_quick(struct dicomm_comm *comm, int peer,
 {
 	bool done;
 
-	if (!comm->windows || trace_on ||
-	    data_path_enter(&comm->path) != DATA_PATH_ENTERED)
+	if (!comm->windows || trace_on || !data_path_enter_briefly(&comm->path))
 		return false;
 	done = outgoing_quick(comm, peer, from, first, offset, bytes, last);
 	comm->stats.operations += done;
