@@ -186,7 +186,7 @@ static void give_up(struct job_rank *me, struct gadget *g)
 	struct room r = {.host = is_host(g) ? malloc(MOST)
 					    : gadget_host(g, MOST)};
 	dicomm_wait_signal_desc_t awaited = {.count = 1000, .peer = 1};
-	dicomm_result_t state = DICOMM_SUCCESS;
+	dicomm_result_t state = DICOMM_SUCCESS, status;
 	uint8_t *before = malloc(MOST);
 
 	JOB_TRY(dicomm_comm_window_register(me->comm, at, MOST, &r.win, 0));
@@ -199,7 +199,10 @@ static void give_up(struct job_rank *me, struct gadget *g)
 		JOB_TRY(dicomm_comm_abort(me->comm));
 		goto done;
 	}
-	JOB_TRY(dicomm_wait_signal(1, &awaited, me->comm, g->native));
+	/* The abort may be there before this rank gets to run. */
+	status = dicomm_wait_signal(1, &awaited, me->comm, g->native);
+	JOB_CHECK(status == DICOMM_SUCCESS || status == DICOMM_ERR_REMOTE,
+		  "status %d", (int)status);
 	while (state == DICOMM_SUCCESS) {
 		JOB_TRY(dicomm_comm_get_async_error(me->comm, &state));
 		job_sleep_ms(1);
