@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/boot/control/control.h"
+#include "src/boot/control/relay.h"
 #include "src/boot/net/conn.h"
 #include "tests/support/meet.h"
 #include "tests/support/runner.h"
@@ -953,6 +955,63 @@ START_TEST(the_death_of_who_passes_on_is_told)
 }
 END_TEST
 
+/* Where this process looks for its parent, instead of where that listens. */
+static const char *misled;
+
+struct client *__real_relay_connect(const struct relay_place *place, int rank,
+				    const char *address,
+				    const _Atomic bool *cancelled);
+struct client *__wrap_relay_connect(const struct relay_place *place, int rank,
+				    const char *address,
+				    const _Atomic bool *cancelled);
+
+struct client *__wrap_relay_connect(const struct relay_place *place, int rank,
+				    const char *address,
+				    const _Atomic bool *cancelled)
+{
+	return __real_relay_connect(place, rank, misled ? misled : address,
+				    cancelled);
+}
+
+static int listening(void)
+{
+	int n = 0, is;
+
+	for (int fd = 0; fd < 4096; fd++) {
+		socklen_t len = sizeof(is);
+
+		n += !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &len) &&
+		     is;
+	}
+	return n;
+}
+
+static void mislead_child(struct meet_rank *r, struct control_config *config)
+{
+	be_on_hosts(r, config);
+	if (r->rank == RELAY_RANK + 1)
+		misled = "127.0.0.1:1"; /* nobody listens there */
+	r->note[0] = listening();
+}
+
+static void look_for_listeners(struct meet_rank *r)
+{
+	gather_numbers(r, 2);
+	if (r->rank == RELAY_RANK)
+		MEET_UNTIL(listening() == r->note[0]);
+}
+
+START_TEST(nobody_listens_for_children_that_gave_up)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 6);
+
+	m->run = look_for_listeners;
+	m->adjust = mislead_child;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("control");
@@ -1001,6 +1060,7 @@ int main(void)
 	tcase_add_test(tree, gathers_of_any_length_go_down_the_tree);
 	tcase_add_test(tree, who_passes_on_nothing_is_passed_over);
 	tcase_add_test(tree, the_death_of_who_passes_on_is_told);
+	tcase_add_test(tree, nobody_listens_for_children_that_gave_up);
 	suite_add_tcase(suite, join);
 	suite_add_tcase(suite, gathers);
 	suite_add_tcase(suite, queries);

@@ -789,7 +789,12 @@ dicomm_result_t control_open(const struct control_config *config,
 	if (status != DICOMM_SUCCESS) {
 		*out = NULL;
 		control_close(c);
+		return status;
 	}
+	/* All have told their names, and looked for their parents before. */
+	loop_lock();
+	relay_stop_listening(&c->relay);
+	loop_unlock();
 	return status;
 }
 

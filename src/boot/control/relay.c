@@ -112,10 +112,6 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 	frame_begin(&out, FRAME_START);
 	frame_end(&out);
 	conn_send(&peer->conn, &out);
-	if (r->came < r->children)
-		return;
-	listener_close(r->listener);
-	r->listener = NULL;
 }
 
 bool relay_listen(struct relay *r, const struct relay_place *place,
@@ -156,10 +152,15 @@ void relay_pass(struct relay *r, enum frame_type type, const uint8_t *data,
 	}
 }
 
-static void end_children(struct relay *r, void (*end)(struct conn *c))
+void relay_stop_listening(struct relay *r)
 {
 	listener_close(r->listener);
 	r->listener = NULL;
+}
+
+static void end_children(struct relay *r, void (*end)(struct conn *c))
+{
+	relay_stop_listening(r);
 	for (int i = 0; i < r->came; i++)
 		if (r->child[i])
 			end(&r->child[i]->conn);

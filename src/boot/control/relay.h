@@ -35,7 +35,7 @@ struct relay_place {
 bool relay_plan(const uint64_t *host, int ranks, int *parent, int *children);
 
 struct relay {
-	struct listener *listener; /* NULL: none is expected any more */
+	struct listener *listener; /* NULL: no child comes any more */
 	struct peer_conn **child;  /* owned; NULL: gone */
 	int children, came;
 	struct client *parent; /* NULL: the hub */
@@ -49,6 +49,8 @@ struct relay {
 /* Listens for that many children. Returns false if it cannot. */
 bool relay_listen(struct relay *r, const struct relay_place *place,
 		  char address[SOCK_TEXT]);
+/* No child comes any more: those that have not come get all from the hub. */
+void relay_stop_listening(struct relay *r);
 /* Connects to the parent, which listens at `address`. Waits for it, but not
  * for long. Returns NULL if that fails. */
 struct client *relay_connect(const struct relay_place *place, int rank,
