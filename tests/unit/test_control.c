@@ -956,21 +956,21 @@ START_TEST(the_death_of_who_passes_on_is_told)
 END_TEST
 
 /* Where this process looks for its parent, instead of where that listens. */
-static const char *misled;
+static char misled[SOCK_TEXT];
 
 struct client *__real_relay_connect(const struct relay_place *place, int rank,
-				    const char *address,
+				    const char *address, uint64_t until_ns,
 				    const _Atomic bool *cancelled);
 struct client *__wrap_relay_connect(const struct relay_place *place, int rank,
-				    const char *address,
+				    const char *address, uint64_t until_ns,
 				    const _Atomic bool *cancelled);
 
 struct client *__wrap_relay_connect(const struct relay_place *place, int rank,
-				    const char *address,
+				    const char *address, uint64_t until_ns,
 				    const _Atomic bool *cancelled)
 {
-	return __real_relay_connect(place, rank, misled ? misled : address,
-				    cancelled);
+	return __real_relay_connect(place, rank, *misled ? misled : address,
+				    until_ns, cancelled);
 }
 
 static int listening(void)
@@ -990,7 +990,7 @@ static void mislead_child(struct meet_rank *r, struct control_config *config)
 {
 	be_on_hosts(r, config);
 	if (r->rank == RELAY_RANK + 1)
-		misled = "127.0.0.1:1"; /* nobody listens there */
+		strcpy(misled, "127.0.0.1:1"); /* nobody listens there */
 	r->note[0] = listening();
 }
 
@@ -1007,6 +1007,29 @@ START_TEST(nobody_listens_for_children_that_gave_up)
 
 	m->run = look_for_listeners;
 	m->adjust = mislead_child;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
+/* Its parent does not answer: nobody accepts what comes to this socket. */
+static void keep_child_waiting(struct meet_rank *r,
+			       struct control_config *config)
+{
+	int fd;
+
+	be_on_hosts(r, config);
+	if (r->rank == RELAY_RANK + 1)
+		ck_assert_int_eq(sock_listen(&fd, misled), DICOMM_SUCCESS);
+}
+
+START_TEST(who_waits_for_its_parent_keeps_nobody_too_long)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 6);
+
+	m->timeout_ms = 1800;
+	m->adjust = keep_child_waiting;
+	m->run = gather_five_times;
 	meet_run(m);
 	check_all_opened(m);
 }
@@ -1061,6 +1084,7 @@ int main(void)
 	tcase_add_test(tree, who_passes_on_nothing_is_passed_over);
 	tcase_add_test(tree, the_death_of_who_passes_on_is_told);
 	tcase_add_test(tree, nobody_listens_for_children_that_gave_up);
+	tcase_add_test(tree, who_waits_for_its_parent_keeps_nobody_too_long);
 	suite_add_tcase(suite, join);
 	suite_add_tcase(suite, gathers);
 	suite_add_tcase(suite, queries);

@@ -53,7 +53,10 @@ struct control_config {
 	/* If allgather is set: control_open() stores a secret here, which rank
 	 * 0 makes and all ranks get. NULL if the caller needs none. */
 	dicomm_unique_id_t *secret;
-	int timeout_ms; /* for control_open() as a whole; 0: no bound */
+	/* For all ranks to come to control_open(); 0: no bound. Once they have
+	 * come, they have as long again and a half, but at most 4 s, more to
+	 * tell each other who they are. */
+	int timeout_ms;
 	/* If the caller sets this flag, this rank stops waiting, also in
 	 * control_allgather() and control_query(). The caller keeps it until
 	 * control_close(). May be NULL. */

@@ -693,9 +693,18 @@ static void await_children(struct control *c)
 	log_catch(false);
 }
 
-static void find_parent(struct control *c)
+/* How long to wait for the parent's address, and again for the parent. The
+ * other ranks wait meanwhile, within their own time-outs. */
+static uint64_t parent_ns(int timeout_ms)
 {
-	uint64_t until_ns = clock_ns() + RELAY_NS;
+	uint64_t share_ns = (uint64_t)timeout_ms / 4 * MS_NS;
+
+	return timeout_ms > 0 && share_ns < RELAY_NS ? share_ns : RELAY_NS;
+}
+
+static void find_parent(struct control *c, uint64_t patience_ns)
+{
+	uint64_t until_ns = clock_ns() + patience_ns;
 	char address[SOCK_TEXT];
 	struct client *parent;
 
@@ -711,7 +720,8 @@ static void find_parent(struct control *c)
 	loop_unlock();
 	if (!address[0])
 		return;
-	parent = relay_connect(&c->place, c->rank, address, c->cancelled);
+	parent = relay_connect(&c->place, c->rank, address,
+			       clock_ns() + patience_ns, c->cancelled);
 	if (!parent)
 		return;
 	loop_lock();
@@ -728,11 +738,15 @@ static void make_printable(char text[RANK_INFO_WHERE])
 			*text = '?';
 }
 
-/* Gathers host and pid of all ranks, for messages. */
+/* Gathers host and pid of all ranks, for messages. Some may still look for
+ * their parents. */
 static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
 {
+	int more_ms = (int)(2 * parent_ns(timeout_ms) / MS_NS);
 	char mine[RANK_INFO_WHERE] = "";
 
+	if (timeout_ms > 0 && timeout_ms < INT32_MAX - more_ms)
+		timeout_ms += more_ms;
 	snprintf(mine, sizeof(mine), "%s", c->where[c->rank]);
 	TRY(control_allgather(c, mine, c->where, sizeof(mine), timeout_ms));
 	loop_lock();
@@ -740,6 +754,23 @@ static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
 		make_printable(c->where[r]);
 	loop_unlock();
 	return DICOMM_SUCCESS;
+}
+
+/* The others wait for this rank's name, and would hear only that it has left.
+ * Any failure but these is told to all. */
+static void say_gave_up(struct control *c, dicomm_result_t status)
+{
+	char text[FRAME_TEXT];
+	bool told;
+
+	snprintf(text, sizeof(text), "%s", log_last_error());
+	loop_lock();
+	told = c->failed;
+	loop_unlock();
+	if (!told && status == DICOMM_ERR_TIMEOUT)
+		control_report(c, status, c->rank, text);
+	if (!told && status == DICOMM_ERR_ABORTED)
+		control_report(c, DICOMM_ERR_REMOTE, c->rank, text);
 }
 
 dicomm_result_t control_open(const struct control_config *config,
@@ -784,9 +815,10 @@ dicomm_result_t control_open(const struct control_config *config,
 		control_close(c);
 		return status;
 	}
-	find_parent(c);
+	find_parent(c, parent_ns(config->timeout_ms));
 	status = exchange_names(c, config->timeout_ms);
 	if (status != DICOMM_SUCCESS) {
+		say_gave_up(c, status);
 		*out = NULL;
 		control_close(c);
 		return status;

@@ -4,11 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
-
-/* to connect to the parent */
-#define CONNECT_NS 2000000000ull
 
 /* ---- the plan ---- */
 
@@ -194,9 +190,10 @@ static bool is_welcome(struct client *c, int rank,
 }
 
 struct client *relay_connect(const struct relay_place *place, int rank,
-			     const char *address, const _Atomic bool *cancelled)
+			     const char *address, uint64_t until_ns,
+			     const _Atomic bool *cancelled)
 {
-	struct client_patience p = {.until_ns = clock_ns() + CONNECT_NS,
+	struct client_patience p = {.until_ns = until_ns,
 				    .cancelled = cancelled};
 	char why[FRAME_TEXT] = "it refuses";
 	struct client *c = NULL;

@@ -51,10 +51,10 @@ bool relay_listen(struct relay *r, const struct relay_place *place,
 		  char address[SOCK_TEXT]);
 /* No child comes any more: those that have not come get all from the hub. */
 void relay_stop_listening(struct relay *r);
-/* Connects to the parent, which listens at `address`. Waits for it, but not
- * for long. Returns NULL if that fails. */
+/* Connects to the parent, which listens at `address`. Waits for it until
+ * until_ns. Returns NULL if that fails. */
 struct client *relay_connect(const struct relay_place *place, int rank,
-			     const char *address,
+			     const char *address, uint64_t until_ns,
 			     const _Atomic bool *cancelled);
 /* Lets the control thread serve the connection to the parent. Returns false if
  * it has ended. */
