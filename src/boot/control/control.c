@@ -50,6 +50,7 @@ struct gathering {
 	char text[FRAME_TEXT];   /* why it failed */
 	char missing[FRAME_TEXT];
 	bool busy; /* all that are missing are at work; see control_busy() */
+	bool late; /* complete, but not here in time */
 };
 
 /* Tells rank 0 that this rank is at work. The control thread frees it. */
@@ -916,6 +917,25 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* Is a rank whose time is over to wait for longer? */
+static bool waits_longer(struct control *c, uint64_t now, uint64_t last_ns)
+{
+	struct gathering *g = &c->gathering;
+
+	/* Nobody is missing; the parent may be in trouble. */
+	if (is_coming(c) && !g->late) {
+		g->late = true;
+		g->missing[0] = '\0';
+		leave_parent(c);
+		return true;
+	}
+	if (!g->busy || now >= last_ns)
+		return false;
+	log_info("rank %d: still waiting for %s", c->rank, g->missing);
+	g->busy = false;
+	return true;
+}
+
 static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 {
 	uint64_t until_ns = deadline(*timeout_ms);
@@ -927,16 +947,14 @@ static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 		now = clock_ns();
 		if (is_cancelled(c))
 			return DICOMM_ERR_ABORTED;
-		if (now >= until_ns && g->busy && now < last_ns) {
-			log_info("rank %d: still waiting for %s", c->rank,
-				 g->missing);
-			g->busy = false;
+		if (now >= until_ns) {
+			if (!waits_longer(c, now, last_ns))
+				return DICOMM_ERR_TIMEOUT;
 			until_ns = deadline(LONGER_MS);
 			*timeout_ms += LONGER_MS;
 			ask_ns = client_next_ask(until_ns);
+			continue;
 		}
-		if (now >= until_ns)
-			return DICOMM_ERR_TIMEOUT;
 		if (now >= ask_ns) {
 			ask_who(c);
 			ask_ns = client_next_ask(until_ns);
@@ -982,7 +1000,7 @@ static dicomm_result_t gather(struct control *c, const void *mine, void *all,
 	g->all = (struct delta_reader){
 		.to = all, .part = len, .want = len * (size_t)c->ranks};
 	g->missing[0] = '\0';
-	g->busy = false;
+	g->busy = g->late = false;
 	send_part(c, mine, len);
 	status = wait_gathered(c, &timeout_ms);
 	if (!g->done)
