@@ -940,7 +940,7 @@ static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 {
 	uint64_t until_ns = deadline(*timeout_ms);
 	uint64_t last_ns = until_ns + CONTROL_BUSY_MS * MS_NS;
-	uint64_t ask_ns = client_next_ask(until_ns), now;
+	uint64_t ask_ns = client_next_ask(until_ns), look_ns, now;
 	struct gathering *g = &c->gathering;
 
 	while (!g->done) {
@@ -959,7 +959,11 @@ static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 			ask_who(c);
 			ask_ns = client_next_ask(until_ns);
 		}
-		wait_some(c, sooner(ask_ns, look_at_parent(c, now)));
+		look_ns = look_at_parent(c, now);
+		/* Nothing would wake this thread. */
+		if (g->done)
+			break;
+		wait_some(c, sooner(ask_ns, look_ns));
 		call_waiting(c);
 	}
 	return g->status;
