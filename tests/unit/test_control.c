@@ -963,6 +963,38 @@ START_TEST(the_death_of_who_passes_on_is_told)
 }
 END_TEST
 
+static void be_on_two_hosts(struct meet_rank *r, struct control_config *config)
+{
+	config->host = r->rank > 0;
+}
+
+static void count_children(struct meet_rank *r)
+{
+	const size_t len = 512;
+	uint64_t before = conn_bytes_sent();
+
+	gather_bytes(r, len);
+	meet_barrier(r, r->meet->ranks);
+	if (r->rank == 1)
+		ck_assert_uint_gt(conn_bytes_sent() - before,
+				  70 * len * (size_t)r->meet->ranks);
+}
+
+START_TEST(more_children_than_the_soft_limit_of_files)
+{
+	struct meet *m = meet_create(MEET_PROCESSES, 100);
+	struct rlimit limit;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 64;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	m->run = count_children;
+	m->adjust = be_on_two_hosts;
+	meet_run(m);
+	check_all_opened(m);
+}
+END_TEST
+
 /* Where this process looks for its parent, instead of where that listens. */
 static char misled[SOCK_TEXT];
 
@@ -1091,6 +1123,7 @@ int main(void)
 	tcase_add_test(tree, gathers_of_any_length_go_down_the_tree);
 	tcase_add_loop_test(tree, who_passes_on_nothing_is_passed_over, 0, 2);
 	tcase_add_test(tree, the_death_of_who_passes_on_is_told);
+	tcase_add_test(tree, more_children_than_the_soft_limit_of_files);
 	tcase_add_test(tree, nobody_listens_for_children_that_gave_up);
 	tcase_add_test(tree, who_waits_for_its_parent_keeps_nobody_too_long);
 	suite_add_tcase(suite, join);

@@ -113,9 +113,12 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 bool relay_listen(struct relay *r, const struct relay_place *place,
 		  char address[SOCK_TEXT])
 {
+	char why[FRAME_TEXT];
 	dicomm_result_t status;
 	int fd;
 
+	if (!sock_make_room((uint32_t)place->children + 1, 0, why, sizeof(why)))
+		return false;
 	r->child = calloc((size_t)place->children, sizeof(*r->child));
 	if (!r->child)
 		return false;
