@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/control/control.h"
 #include "src/boot/control/relay.h"
@@ -1075,6 +1076,52 @@ START_TEST(who_waits_for_its_parent_keeps_nobody_too_long)
 }
 END_TEST
 
+static void open_relay(struct relay *r, const struct relay_place *place,
+		       char address[SOCK_TEXT])
+{
+	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
+	ck_assert_int_eq(loop_start(), DICOMM_SUCCESS);
+	loop_lock();
+	ck_assert(relay_listen(r, place, address));
+	loop_unlock();
+}
+
+static struct client *come(const struct relay_place *place, const char *address)
+{
+	return relay_connect(place, 1, address, clock_ns() + 10000000000u,
+			     NULL);
+}
+
+/* More than the kernel takes from one end before the other end reads. */
+#define PASSED 512
+
+START_TEST(what_was_passed_on_comes_though_the_relay_leaves)
+{
+	const struct relay_place place = {.parent = 0, .children = 1};
+	const uint8_t data[FRAME_MAX] = {0};
+	struct relay relay = {.came = 0};
+	char address[SOCK_TEXT], why[FRAME_TEXT];
+	struct client *child, *from;
+	struct frame_reader in;
+	enum frame_type type;
+	int n = 0;
+
+	open_relay(&relay, &place, address);
+	child = come(&place, address);
+	ck_assert_ptr_nonnull(child);
+	loop_lock();
+	for (int i = 0; i < PASSED; i++)
+		relay_pass(&relay, FRAME_GATHERED, data, sizeof(data));
+	relay_leave_children(&relay);
+	loop_unlock();
+	while (client_next(child, NULL, clock_ns() + 10000000000u, NULL, &from,
+			   &type, &in, why) == DICOMM_SUCCESS)
+		n++;
+	ck_assert_int_eq(n, PASSED);
+	client_close(child);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("control");
@@ -1126,6 +1173,7 @@ int main(void)
 	tcase_add_test(tree, more_children_than_the_soft_limit_of_files);
 	tcase_add_test(tree, nobody_listens_for_children_that_gave_up);
 	tcase_add_test(tree, who_waits_for_its_parent_keeps_nobody_too_long);
+	tcase_add_test(tree, what_was_passed_on_comes_though_the_relay_leaves);
 	suite_add_tcase(suite, join);
 	suite_add_tcase(suite, gathers);
 	suite_add_tcase(suite, queries);

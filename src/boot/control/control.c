@@ -245,8 +245,9 @@ static bool is_coming(const struct control *c)
 	return g->active && !g->done && c->coming == g->number;
 }
 
-/* From now on results come from the hub. What has come of one is dropped; so it
- * is for the children, too. */
+/* From now on results come from the hub. What has come of a part of one is
+ * dropped. The children get what was passed on, and find another way for the
+ * rest, too. */
 static void leave_parent(struct control *c)
 {
 	struct delta_reader *all = &c->gathering.all;
@@ -254,7 +255,7 @@ static void leave_parent(struct control *c)
 	if (!c->relay.parent)
 		return;
 	relay_drop_parent(&c->relay);
-	relay_drop_children(&c->relay);
+	relay_leave_children(&c->relay);
 	*all = (struct delta_reader){
 		.to = all->to, .part = all->part, .want = all->want};
 	send_number(c, FRAME_CHILD, 0, false);

@@ -157,20 +157,15 @@ void relay_stop_listening(struct relay *r)
 	r->listener = NULL;
 }
 
-static void end_children(struct relay *r, void (*end)(struct conn *c))
+void relay_leave_children(struct relay *r)
 {
 	relay_stop_listening(r);
 	for (int i = 0; i < r->came; i++)
 		if (r->child[i])
-			end(&r->child[i]->conn);
+			conn_linger(&r->child[i]->conn);
 	free(r->child);
 	r->child = NULL;
 	r->came = r->children = 0;
-}
-
-void relay_drop_children(struct relay *r)
-{
-	end_children(r, conn_drop);
 }
 
 /* ---- the parent ---- */
@@ -231,5 +226,5 @@ void relay_drop_parent(struct relay *r)
 void relay_close(struct relay *r)
 {
 	relay_drop_parent(r);
-	end_children(r, conn_linger);
+	relay_leave_children(r);
 }

@@ -62,10 +62,10 @@ bool relay_serve(struct relay *r, struct client *parent);
 /* Sends the rest of a frame, from the type on, to all children. */
 void relay_pass(struct relay *r, enum frame_type type, const uint8_t *data,
 		size_t len);
-/* Leave the parent, or the children, which notice. */
+/* Leave the parent, or the children, which notice: the children when all that
+ * was passed on has arrived. */
 void relay_drop_parent(struct relay *r);
-void relay_drop_children(struct relay *r);
-/* The same, when all that was passed on has arrived. */
+void relay_leave_children(struct relay *r);
 void relay_close(struct relay *r);
 
 #endif
