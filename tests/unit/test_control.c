@@ -1082,7 +1082,7 @@ static void open_relay(struct relay *r, const struct relay_place *place,
 	ck_assert_int_eq(auth_init(), DICOMM_SUCCESS);
 	ck_assert_int_eq(loop_start(), DICOMM_SUCCESS);
 	loop_lock();
-	ck_assert(relay_listen(r, place, address));
+	ck_assert(relay_listen(r, place, 0, address));
 	loop_unlock();
 }
 
@@ -1091,6 +1091,22 @@ static struct client *come(const struct relay_place *place, const char *address)
 	return relay_connect(place, 1, address, clock_ns() + 10000000000u,
 			     NULL);
 }
+
+START_TEST(only_children_of_a_rank_come_to_it)
+{
+	struct relay_place place = {.parent = 1, .children = 2};
+	struct relay relay = {.came = 0};
+	char address[SOCK_TEXT];
+	struct client *child;
+
+	open_relay(&relay, &place, address);
+	ck_assert_ptr_null(come(&place, address));
+	place.parent = 0;
+	child = come(&place, address);
+	ck_assert_ptr_nonnull(child);
+	client_close(child);
+}
+END_TEST
 
 /* More than the kernel takes from one end before the other end reads. */
 #define PASSED 512
@@ -1173,6 +1189,7 @@ int main(void)
 	tcase_add_test(tree, more_children_than_the_soft_limit_of_files);
 	tcase_add_test(tree, nobody_listens_for_children_that_gave_up);
 	tcase_add_test(tree, who_waits_for_its_parent_keeps_nobody_too_long);
+	tcase_add_test(tree, only_children_of_a_rank_come_to_it);
 	tcase_add_test(tree, what_was_passed_on_comes_though_the_relay_leaves);
 	suite_add_tcase(suite, join);
 	suite_add_tcase(suite, gathers);

@@ -682,7 +682,7 @@ static void await_children(struct control *c)
 
 	log_catch(true);
 	loop_lock();
-	if (!relay_listen(&c->relay, &c->place, address))
+	if (!relay_listen(&c->relay, &c->place, c->rank, address))
 		address[0] = '\0';
 	frame_begin(&out, FRAME_RELAY);
 	frame_put_text(&out, address);

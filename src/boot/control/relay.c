@@ -95,12 +95,16 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 {
 	struct frame_writer out;
 	struct relay *r = owner;
+	uint32_t parent;
 
 	peer->rank = (int)frame_get_u32(in);
+	parent = frame_get_u32(in);
 	peer->owner = r;
 	peer->conn.frame = ignore_frame;
 	peer->conn.lost = lost_child;
-	if (!frame_done(in) || r->came == r->children) {
+	/* Hosts may have the same address, each in a network of its own. */
+	if (!frame_done(in) || parent != (uint32_t)r->rank ||
+	    r->came == r->children) {
 		conn_drop(&peer->conn);
 		return;
 	}
@@ -110,7 +114,7 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 	conn_send(&peer->conn, &out);
 }
 
-bool relay_listen(struct relay *r, const struct relay_place *place,
+bool relay_listen(struct relay *r, const struct relay_place *place, int rank,
 		  char address[SOCK_TEXT])
 {
 	char why[FRAME_TEXT];
@@ -122,6 +126,7 @@ bool relay_listen(struct relay *r, const struct relay_place *place,
 	r->child = calloc((size_t)place->children, sizeof(*r->child));
 	if (!r->child)
 		return false;
+	r->rank = rank;
 	r->children = place->children;
 	status = sock_listen(&fd, address);
 	if (status == DICOMM_SUCCESS)
@@ -170,8 +175,8 @@ void relay_leave_children(struct relay *r)
 
 /* ---- the parent ---- */
 
-static bool is_welcome(struct client *c, int rank,
-		       const struct client_patience *p, char *why)
+static bool is_welcome(struct client *c, const struct relay_place *place,
+		       int rank, const struct client_patience *p, char *why)
 {
 	struct frame_writer out;
 	struct frame_reader in;
@@ -180,6 +185,7 @@ static bool is_welcome(struct client *c, int rank,
 
 	frame_begin(&out, FRAME_JOIN);
 	frame_put_u32(&out, (uint32_t)rank);
+	frame_put_u32(&out, (uint32_t)place->parent);
 	frame_end(&out);
 	client_send(c, &out);
 	return client_next(c, NULL, p->until_ns, p->cancelled, &from, &type,
@@ -197,7 +203,7 @@ struct client *relay_connect(const struct relay_place *place, int rank,
 	struct client *c = NULL;
 
 	if (client_open(address, place->key, &p, &c, why) == DICOMM_SUCCESS &&
-	    is_welcome(c, rank, &p, why))
+	    is_welcome(c, place, rank, &p, why))
 		return c;
 	log_info("rank %d: rank %d at %s cannot pass on what rank 0 sends: %s",
 		 rank, place->parent, address, why);

@@ -37,7 +37,7 @@ bool relay_plan(const uint64_t *host, int ranks, int *parent, int *children);
 struct relay {
 	struct listener *listener; /* NULL: no child comes any more */
 	struct peer_conn **child;  /* owned; NULL: gone */
-	int children, came;
+	int rank, children, came;
 	struct client *parent; /* NULL: the hub */
 	/* Of the parent: a frame, its end. The owner sets them. */
 	void (*frame)(struct conn *c, enum frame_type type,
@@ -46,8 +46,8 @@ struct relay {
 	void *owner;
 };
 
-/* Listens for that many children. Returns false if it cannot. */
-bool relay_listen(struct relay *r, const struct relay_place *place,
+/* Listens for that many children of this rank. Returns false if it cannot. */
+bool relay_listen(struct relay *r, const struct relay_place *place, int rank,
 		  char address[SOCK_TEXT]);
 /* No child comes any more: those that have not come get all from the hub. */
 void relay_stop_listening(struct relay *r);

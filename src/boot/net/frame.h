@@ -31,7 +31,7 @@ enum frame_type {
 
 	/* Joining. */
 	/* See rank_info.h; for the id server also text hub address (see
-	 * id_server.h), nonce. */
+	 * id_server.h), nonce. For a parent (relay.h): u32 rank, u32 parent. */
 	FRAME_JOIN,
 	FRAME_HUB, /* text hub address, nonce */
 	/* text rank 0's host and pid, u32 parent + 1, u32 children, key; see
