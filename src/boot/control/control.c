@@ -69,6 +69,7 @@ struct control {
 	struct control_events events;   /* constant */
 	const _Atomic bool *cancelled;  /* constant */
 	char (*where)[RANK_INFO_WHERE]; /* constant once all are known */
+	char (*names)[RANK_INFO_WHERE]; /* the same while they arrive */
 	_Atomic bool *gone;             /* atomic; any thread may read it */
 	struct hub *hub;                /* owned; NULL except on rank 0 */
 	/* NULL if there is no connection to rank 0 */
@@ -625,6 +626,7 @@ static void free_control(struct control *c)
 	auth_forget(c->place.key, sizeof(c->place.key));
 	free(c->gone);
 	free(c->where);
+	free(c->names);
 	free(c->spare);
 	free(c);
 }
@@ -638,8 +640,10 @@ static dicomm_result_t create(const struct control_config *config,
 	if (c)
 		c->gone = calloc((size_t)config->ranks, sizeof(*c->gone));
 	if (c)
+		c->names = calloc((size_t)config->ranks, sizeof(*c->names));
+	if (c)
 		c->spare = calloc(1, sizeof(*c->spare));
-	if (!c || !c->gone || !c->spare) {
+	if (!c || !c->gone || !c->names || !c->spare) {
 		free_control(c);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "rank %d: out of memory for %d ranks", config->rank,
@@ -750,11 +754,14 @@ static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
 	if (timeout_ms > 0 && timeout_ms < INT32_MAX - more_ms)
 		timeout_ms += more_ms;
 	snprintf(mine, sizeof(mine), "%s", c->where[c->rank]);
-	TRY(control_allgather(c, mine, c->where, sizeof(mine), timeout_ms));
-	loop_lock();
+	TRY(control_allgather(c, mine, c->names, sizeof(mine), timeout_ms));
 	for (int r = 0; r < c->ranks; r++)
-		make_printable(c->where[r]);
+		make_printable(c->names[r]);
+	loop_lock();
+	memcpy(c->where, c->names, (size_t)c->ranks * sizeof(*c->where));
 	loop_unlock();
+	free(c->names);
+	c->names = NULL;
 	return DICOMM_SUCCESS;
 }
 
