@@ -26,6 +26,13 @@ static const uint8_t *row(const struct told *t, int rank)
 	return t->rows + (size_t)rank * (t->groups + 1);
 }
 
+static dicomm_result_t fail_memory(int ranks)
+{
+	return FAIL(DICOMM_ERR_NO_MEMORY,
+		    "comm_init_rank: no memory for the transports to %d ranks",
+		    ranks);
+}
+
 static dicomm_result_t make(struct told *t, int ranks)
 {
 	size_t n = (size_t)ranks;
@@ -35,7 +42,7 @@ static dicomm_result_t make(struct told *t, int ranks)
 			   .kind = calloc(n, sizeof(*t->kind)),
 			   .kinds = calloc(n, sizeof(*t->kinds))};
 	return t->of && t->kind && t->kinds ? DICOMM_SUCCESS
-					    : DICOMM_ERR_NO_MEMORY;
+					    : fail_memory(ranks);
 }
 
 static void drop(struct told *t)
@@ -103,7 +110,7 @@ static dicomm_result_t gather(struct dicomm_comm *comm, struct told *t,
 	free(t->rows);
 	t->rows = calloc((size_t)t->ranks + 2, t->groups + 1);
 	if (!t->rows)
-		return DICOMM_ERR_NO_MEMORY;
+		return fail_memory(t->ranks);
 	mine = fill(comm, t);
 	status = control_allgather(comm->control, mine, t->rows, t->groups + 1,
 				   comm->join_ms);
@@ -202,10 +209,5 @@ dicomm_result_t common_transports_agree(struct dicomm_comm *comm,
 	if (status == DICOMM_SUCCESS)
 		status = agree(comm, &t, in_use);
 	drop(&t);
-	if (status == DICOMM_ERR_NO_MEMORY)
-		return FAIL(status,
-			    "comm_init_rank: no memory for the transports to "
-			    "%d ranks",
-			    comm->ranks);
 	return status;
 }
