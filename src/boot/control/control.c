@@ -811,6 +811,7 @@ dicomm_result_t control_open(const struct control_config *config,
 	c->hub = joined.hub;
 	c->where = joined.where;
 	c->place = joined.place;
+	auth_forget(joined.place.key, sizeof(joined.place.key));
 	c->client->owner = c;
 	c->client->conn.frame = frame;
 	c->client->conn.lost = lost;

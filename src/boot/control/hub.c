@@ -145,6 +145,7 @@ static void send_place(struct hub *hub, int rank, int children,
 	frame_put_bytes(&out, key, AUTH_KEY);
 	frame_end(&out);
 	conn_send(&m->peer->conn, &out);
+	auth_forget(out.data, out.len);
 }
 
 /* Without memory for it, or with one host, there is no tree. */

@@ -536,6 +536,17 @@ static dicomm_result_t join(struct join *j)
 	return enter_hub(j);
 }
 
+static void give_up(struct join *j, dicomm_result_t status)
+{
+	say_gave_up(j->server, status);
+	say_gave_up(j->client, status);
+	let_server_tell(j, status);
+	if (j->hub)
+		id_server_take_hub(j->server_address, j->hub);
+	hub_close(j->hub, status, log_last_error());
+	free(j->where);
+}
+
 dicomm_result_t join_all(const struct control_config *config,
 			 struct join_result *out)
 {
@@ -556,15 +567,10 @@ dicomm_result_t join_all(const struct control_config *config,
 	if (status == DICOMM_SUCCESS) {
 		say_bye(j.server);
 		*out = (struct join_result){j.client, j.hub, j.where, j.place};
-		return status;
+	} else {
+		give_up(&j, status);
 	}
-	say_gave_up(j.server, status);
-	say_gave_up(j.client, status);
-	let_server_tell(&j, status);
-	if (j.hub)
-		id_server_take_hub(j.server_address, j.hub);
-	hub_close(j.hub, status, log_last_error());
-	free(j.where);
+	auth_forget(j.place.key, sizeof(j.place.key));
 	return status;
 }
 
