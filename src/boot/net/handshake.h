@@ -20,7 +20,7 @@
 #include "src/boot/net/seal.h"
 
 #define HANDSHAKE_MAGIC 0x01006d6d6f636964ull /* "dicomm", 0, 1 */
-#define HANDSHAKE_PROTOCOL 5u
+#define HANDSHAKE_PROTOCOL 6u
 #define HANDSHAKE_LIMIT 256 /* bytes of a frame from an unproved sender */
 
 enum handshake_role { HANDSHAKE_LISTENER, HANDSHAKE_CLIENT };
