@@ -11,6 +11,7 @@
 #include "src/boot/control/hub.h"
 #include "src/boot/control/members.h"
 #include "src/boot/control/relay.h"
+#include "src/boot/net/interface.h"
 
 /* after a failure, ranks that arrive late can ask why */
 #define AFTER_FAILURE_NS 5000000000ull
@@ -484,6 +485,7 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 				"this join request does not parse here");
 		return;
 	}
+	interface_learn(peer->conn.source.fd);
 	peer->owner = hub;
 	peer->conn.frame = frame;
 	peer->conn.lost = lost;

@@ -13,6 +13,7 @@
 #include "src/boot/control/hub.h"
 #include "src/boot/control/id_server.h"
 #include "src/boot/control/members.h"
+#include "src/boot/net/interface.h"
 
 #define SECOND_NS 1000000000ull
 /* For this long an id of which nobody comes is served: the ranks may have a
@@ -203,6 +204,7 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 				"this join request does not parse here");
 		return;
 	}
+	interface_learn(peer->conn.source.fd);
 	peer->owner = s;
 	peer->conn.frame = frame;
 	peer->conn.lost = lost;

@@ -360,6 +360,7 @@ static dicomm_result_t find_hub_by_id(struct join *j)
 	status = client_open(reach, key, &p, &j->server, why);
 	if (status != DICOMM_SUCCESS)
 		return fail_connect(j, "the id server", address, status, why);
+	interface_learn(j->server->conn.source.fd);
 	send_join_request(j, j->server, nonce);
 	TRY(made);
 	TRY(expect(j, j->server, &type, &in));
@@ -459,8 +460,10 @@ static dicomm_result_t connect_to_hub(struct join *j)
 	struct frame_reader in;
 
 	status = client_open(j->hub_address, j->hub_key, &p, &j->client, why);
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS) {
+		interface_learn(j->client->conn.source.fd);
 		return status;
+	}
 	if (status == DICOMM_ERR_REMOTE && server_knows(j, &type, &in))
 		return fail_said(type, &in);
 	return fail_connect(j, "rank 0", j->hub_address, status, why);

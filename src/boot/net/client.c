@@ -12,7 +12,6 @@
 #include "src/base/tcp.h"
 #include "src/boot/net/client.h"
 #include "src/boot/net/handshake.h"
-#include "src/boot/net/interface.h"
 
 #define POLL_MS 20 /* a cancellation is noticed within this time */
 /* A rank that tries says so after this time, and again after each such time. */
@@ -342,12 +341,10 @@ static dicomm_result_t attempt(const char *text, unsigned turn,
 		status = shake_hands(c, key, p, until_ns, why);
 		*claimed = c->claimed;
 	}
-	if (status == DICOMM_SUCCESS) {
-		interface_learn(c->conn.source.fd);
+	if (status == DICOMM_SUCCESS)
 		*out = c;
-	} else {
+	else
 		client_close(c);
-	}
 	return status;
 }
 

@@ -34,7 +34,7 @@ struct interface {
 };
 
 dicomm_result_t interface_choose(struct interface *chosen);
-/* To be called with a connection to or from another rank. From now on, this
+/* To be called with a connection by which ranks meet. From now on, this
  * process listens on the interface of that connection, unless it is
  * loopback. */
 void interface_learn(int fd);

@@ -10,7 +10,6 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/tcp.h"
-#include "src/boot/net/interface.h"
 #include "src/boot/net/listener.h"
 
 /* Ranks that may come at the same time: this one does not know how many there
@@ -153,7 +152,6 @@ static void pending_frame(struct conn *c, enum frame_type type,
 	} else if (peer->proved && type == FRAME_JOIN) {
 		unlink_pending(peer);
 		loop_deadline(&c->source, 0);
-		interface_learn(c->source.fd);
 		l->admit(l->owner, peer, in);
 	} else {
 		drop_pending(peer, "it does not keep to the handshake");
