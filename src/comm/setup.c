@@ -659,8 +659,10 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	TRY(open_recovery(comm));
 	TRY(exchange_members(comm));
 	adapt(comm);
-	/* If this gather succeeds on one rank, it succeeds on all. A death in
-	 * between is reported after it. */
+	/* If this gather succeeds on one rank, it succeeds on all, and a death
+	 * in between is reported after it. Not so for ranks to which another
+	 * one was to pass on the result, if that one dies when rank 0 has left
+	 * already. */
 	far = !is_within_machine(comm);
 	TRY(share_table(comm, &far));
 	if (far || peer_access_wants_transports(comm))
