@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/accel/gpu/device.h"
 #include "src/base/config.h"
 #include "src/base/fork.h"
 #include "src/base/handle.h"
@@ -269,6 +270,57 @@ START_TEST(who_uses_what_a_child_needs_has_its_lock)
 }
 END_TEST
 
+/* ---- drivers ---- */
+
+static _Atomic bool loads, may_load;
+
+static int load_slowly(char *why, size_t len)
+{
+	(void)why;
+	(void)len;
+	atomic_store(&loads, true);
+	while (!atomic_load(&may_load))
+		sched_yield();
+	return 2;
+}
+
+static struct gpu_driver slow = {
+	.kind = "slow", .load = load_slowly, GPU_LOCKS};
+
+static bool counts(void)
+{
+	char why[256];
+
+	return gpu_device_count(&slow, why, sizeof(why)) == 2;
+}
+
+static void *count_devices(void *does)
+{
+	*(bool *)does = counts();
+	return NULL;
+}
+
+static bool loads_anew(void)
+{
+	atomic_store(&may_load, true);
+	return counts();
+}
+
+START_TEST(a_child_loads_a_driver_that_was_being_loaded)
+{
+	bool does = false;
+	pthread_t thread;
+
+	ck_assert(!pthread_create(&thread, NULL, count_devices, &does));
+	while (!atomic_load(&loads))
+		sched_yield();
+	ck_assert(fork_runs(loads_anew));
+	atomic_store(&may_load, true);
+	pthread_join(thread, NULL);
+	ck_assert(does);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fork_list");
@@ -289,6 +341,8 @@ int main(void)
 		tcase_add_test(
 			tcase,
 			a_child_gets_what_is_whole_and_locks_that_are_open);
+		tcase_add_test(tcase,
+			       a_child_loads_a_driver_that_was_being_loaded);
 	}
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

@@ -33,19 +33,24 @@ dicomm_result_t gpu_device_no_memory(const struct gpu_driver *gpu, int index)
 
 /* ---- what there is ---- */
 
+/* The driver that this thread loads */
+static _Thread_local struct gpu_driver *loading;
+
+static void load(void)
+{
+	struct gpu_driver *gpu = loading;
+
+	gpu->ndevices = gpu->load(gpu->none_why, sizeof(gpu->none_why));
+	if (gpu->ndevices > GPU_DEVICES)
+		gpu->ndevices = GPU_DEVICES;
+}
+
+/* No lock: if another thread loads when the process forks, the child does it
+ * again. */
 int gpu_device_count(struct gpu_driver *gpu, char *why, size_t len)
 {
-	if (!atomic_load_explicit(&gpu->known, memory_order_acquire)) {
-		pthread_mutex_lock(&gpu->lock);
-		if (!gpu->known) {
-			gpu->ndevices =
-				gpu->load(gpu->none_why, sizeof(gpu->none_why));
-			if (gpu->ndevices > GPU_DEVICES)
-				gpu->ndevices = GPU_DEVICES;
-		}
-		atomic_store_explicit(&gpu->known, true, memory_order_release);
-		pthread_mutex_unlock(&gpu->lock);
-	}
+	loading = gpu;
+	pthread_once(&gpu->loaded, load);
 	if (!gpu->ndevices)
 		snprintf(why, len, "%s", gpu->none_why);
 	return gpu->ndevices;

@@ -193,7 +193,7 @@ struct gpu_driver {
 	/* What this folder keeps. The lock guards the start of a device,
 	 * loading of kernels, and the lists. */
 	pthread_mutex_t lock;
-	_Atomic bool known; /* load() has been called */
+	pthread_once_t loaded; /* load() has been called */
 	int ndevices;
 	char none_why[256];
 	struct gpu_device devices[GPU_DEVICES];
@@ -210,8 +210,8 @@ struct gpu_driver {
 	struct gpu_word *spare_stop_words;
 };
 
-#define GPU_LOCKS                          \
-	.lock = PTHREAD_MUTEX_INITIALIZER, \
+#define GPU_LOCKS                                                       \
+	.loaded = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER, \
 	.stops_lock = PTHREAD_MUTEX_INITIALIZER
 
 #endif
