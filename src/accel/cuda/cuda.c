@@ -434,6 +434,7 @@ _Static_assert(sizeof(cuda_host_node) == sizeof(struct gpu_host_node), "node");
 _Static_assert(sizeof(cuda_pointer) == sizeof(void *), "pointer");
 
 static struct gpu_driver cuda_gpu = {
+	.which = GPU_CUDA,
 	.kind = "cuda",
 	.vendor = "NVIDIA",
 	.images = "ptx",

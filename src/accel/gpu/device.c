@@ -94,19 +94,19 @@ unsigned gpu_device_caps(struct gpu_driver *gpu, int index)
 
 /* ---- the current device ---- */
 
-/* The mode of the thread before gpu_device_relax(). */
-static _Thread_local int strict;
+/* The mode of the thread before gpu_device_relax(), of each driver */
+static _Thread_local int strict[GPU_DRIVERS];
 
 void gpu_device_relax(const struct gpu_driver *gpu)
 {
-	strict = gpu->capture_relaxed;
+	strict[gpu->which] = gpu->capture_relaxed;
 	gpu_device_restore(gpu);
 }
 
 void gpu_device_restore(const struct gpu_driver *gpu)
 {
 	if (gpu->api.capture_mode)
-		(void)gpu->api.capture_mode(&strict);
+		(void)gpu->api.capture_mode(&strict[gpu->which]);
 }
 
 static int make_current(struct gpu_driver *gpu, int index)

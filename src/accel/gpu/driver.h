@@ -104,7 +104,11 @@ struct gpu_device {
 	_Atomic uint64_t asked_ns;
 };
 
+/* Numbers for what a thread has of each driver */
+enum gpu_which { GPU_CUDA, GPU_HIP, GPU_ZE, GPU_DRIVERS };
+
 struct gpu_driver {
+	enum gpu_which which;
 	const char *kind, *vendor; /* "cuda", "NVIDIA" */
 	const char *queues;        /* as queues of accel.h */
 	/* why a stream is refused that capturing() reports as captured; NULL:

@@ -400,6 +400,7 @@ _Static_assert(sizeof(hip_host_node) == sizeof(struct gpu_host_node), "node");
  * stream is being captured.
  */
 static struct gpu_driver hip_gpu = {
+	.which = GPU_HIP,
 	.kind = "hip",
 	.vendor = "AMD",
 	.images = "gfx",

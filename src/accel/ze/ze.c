@@ -741,6 +741,7 @@ _Static_assert(sizeof(ze_ipc) == sizeof(((struct accel_handle *)0)->vendor),
 /* Lists have no captures into graphs, write no words of memory, and wait for
  * none: see stream_wait.h. */
 static struct gpu_driver ze_gpu = {
+	.which = GPU_ZE,
 	.kind = "ze",
 	.vendor = "Intel",
 	.images = "spirv",
