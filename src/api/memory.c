@@ -18,25 +18,8 @@
 #include "src/memory/blocked_streams.h"
 #include "src/core/fault.h"
 
-/* How long to wait for operations that block streams */
+/* How long to wait for deferred frees */
 #define FREED_MS 2000
-
-/* Try to get all streams unblocked before an allocation. A driver that waits
- * for a blocked stream while it allocates may keep other threads from
- * unblocking it. But they may wait for this thread, so after some time it
- * allocates anyway. True: call streams_unblocked_end() afterwards. */
-static bool unblock_streams(const struct accel *accel, int index)
-{
-	const struct timespec nap = {.tv_nsec = 50000};
-	uint64_t end = clock_ms() + FREED_MS;
-
-	while (!streams_unblocked_begin(accel->work, index)) {
-		if (clock_ms() > end)
-			return false;
-		nanosleep(&nap, NULL);
-	}
-	return true;
-}
 
 /* If the device is full, run deferred frees and try again. */
 static dicomm_result_t take(const struct accel *accel, int index, size_t size,
@@ -51,7 +34,7 @@ static dicomm_result_t take(const struct accel *accel, int index, size_t size,
 		deferred_sweep();
 		last = !deferred_waits() || clock_ms() > end;
 		log_hold();
-		none = unblock_streams(accel, index);
+		none = streams_unblocked_await(accel->work, index);
 		status = accel->alloc(index, size, ptr);
 		if (none)
 			streams_unblocked_end();

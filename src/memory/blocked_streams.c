@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "src/base/clock.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/thread.h"
@@ -11,6 +12,9 @@
 /* How long the sweeper sleeps between two attempts to run deferred work,
  * in nanoseconds. */
 #define LOOK_NS 10000000
+
+/* How long an allocation waits for operations that block streams */
+#define AWAIT_MS 2000
 
 /* Guards the counters below. may_block is signalled when a thread
  * ends streams_unblocked_begin(). */
@@ -68,6 +72,19 @@ bool streams_unblocked_begin(const struct accel_work *work, int index)
 	own += none;
 	pthread_mutex_unlock(&streams);
 	return none;
+}
+
+bool streams_unblocked_await(const struct accel_work *work, int index)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+	uint64_t end = clock_ms() + AWAIT_MS;
+
+	while (!streams_unblocked_begin(work, index)) {
+		if (clock_ms() > end)
+			return false;
+		nanosleep(&nap, NULL);
+	}
+	return true;
 }
 
 void streams_unblocked_end(void)

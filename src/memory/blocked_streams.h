@@ -24,6 +24,11 @@ void streams_block_end(void);
  * streams_unblocked_end(). Several threads may hold this at a time. Does
  * not wait. */
 bool streams_unblocked_begin(const struct accel_work *work, int index);
+/* The same, but waits for some time, before an allocation. A driver that waits
+ * for a blocked stream while it allocates may keep other threads from
+ * unblocking it. But they may wait for this thread, so if this returns false
+ * the caller allocates anyway. */
+bool streams_unblocked_await(const struct accel_work *work, int index);
 void streams_unblocked_end(void);
 
 /* Deferred work. It is the first member of the struct that it frees. */
