@@ -667,7 +667,7 @@ static dicomm_result_t run_whole(struct job *j)
 	size_t bytes = scratch_bytes(j);
 
 	if (bytes)
-		TRY(get_scratch(j, bytes));
+		TRY(missed(j, get_scratch(j, bytes)));
 	TRY(before(j));
 	TRY(between(j, fill_of(j)));
 	return after(j);
@@ -767,7 +767,8 @@ static dicomm_result_t run(struct job *j)
 	longest.count = f.count + j->is->pieces;
 	f.scratch = scratch_bytes(&longest);
 	if (f.scratch)
-		TRY(get_scratch(&f.whole, f.scratch * (ISLAND_LEAD + 1)));
+		TRY(missed(j, get_scratch(&f.whole,
+					  f.scratch * (ISLAND_LEAD + 1))));
 	return run_parts(&f);
 }
 
