@@ -95,29 +95,33 @@ static dicomm_result_t mark(struct island_part *p, dicomm_stream_t stream)
 
 /* ---- parts ---- */
 
+static dicomm_result_t make(struct island_part *p, const struct device *dev)
+{
+	p->dev = dev;
+	if (!dev)
+		return dicomm_host_stream_create(&p->queue);
+	TRY(dev->work->event_create(dev->index, &p->fence.event));
+	return dev->work->stream_wait_create(dev->index, &p->fence.stream_wait);
+}
+
 dicomm_result_t island_parts_open(struct island_parts *parts,
-				  const struct dicomm_comm *comm)
+				  struct dicomm_comm *comm)
 {
 	const struct device *dev = comm->dev;
 	size_t n = dev ? DEVICE_PARTS : HOST_PARTS;
+	dicomm_result_t status = DICOMM_SUCCESS;
 
 	parts->part = calloc(n, sizeof(*parts->part));
 	if (!parts->part)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
 	parts->n = n;
-	for (size_t i = 0; i < n; i++) {
-		struct island_part *p = &parts->part[i];
-
-		p->dev = dev;
-		if (!dev) {
-			TRY(dicomm_host_stream_create(&p->queue));
-			continue;
-		}
-		TRY(dev->work->event_create(dev->index, &p->fence.event));
-		TRY(dev->work->stream_wait_create(dev->index,
-						  &p->fence.stream_wait));
-	}
-	return DICOMM_SUCCESS;
+	if (dev)
+		TRY(device_streams_unblocked(comm));
+	for (size_t i = 0; i < n && status == DICOMM_SUCCESS; i++)
+		status = make(&parts->part[i], dev);
+	if (dev)
+		streams_unblocked_end();
+	return status;
 }
 
 void island_parts_close(struct island_parts *parts)

@@ -25,7 +25,7 @@ struct island_parts {
 
 /* Makes what parts need, while no stream is blocked. */
 dicomm_result_t island_parts_open(struct island_parts *parts,
-				  const struct dicomm_comm *comm);
+				  struct dicomm_comm *comm);
 /* No part is under way. */
 void island_parts_close(struct island_parts *parts);
 
