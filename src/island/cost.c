@@ -12,7 +12,9 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
+#include "src/device/device.h"
 #include "src/island/island.h"
+#include "src/memory/blocked_streams.h"
 
 #define SHORT_BYTES (UINT64_C(64) << 10)
 #define LONG_BYTES (UINT64_C(4) << 20)
@@ -106,7 +108,7 @@ static uint64_t measure(const struct gauge *g, uint64_t bytes)
 	return least;
 }
 
-static bool open_gauge(struct gauge *g)
+static bool make_gauge(struct gauge *g)
 {
 	const struct dicomm_comm *comm = g->is->comm;
 	const struct accel *accel = comm->accel;
@@ -126,18 +128,32 @@ static bool open_gauge(struct gauge *g)
 		       DICOMM_SUCCESS;
 }
 
+static bool open_gauge(struct gauge *g)
+{
+	struct dicomm_comm *comm = g->is->comm;
+	bool good;
+
+	if (!comm->dev)
+		return make_gauge(g);
+	if (device_streams_unblocked(comm) != DICOMM_SUCCESS)
+		return false;
+	good = make_gauge(g);
+	streams_unblocked_end();
+	return good;
+}
+
 static void close_gauge(struct gauge *g)
 {
-	const struct accel *accel = g->is->comm->accel;
+	const struct dicomm_comm *comm = g->is->comm;
 
 	if (g->event)
-		accel->work->event_destroy(g->event);
+		comm->accel->work->event_destroy(g->event);
 	if (g->stream)
-		accel->work->close(g->stream);
+		comm->accel->work->close(g->stream);
 	if (g->send)
-		accel->free(g->send);
+		island_free(comm, g->send);
 	if (g->recv)
-		accel->free(g->recv);
+		island_free(comm, g->recv);
 }
 
 /* One round: each rank shows the others its time, and learns the longest. */

@@ -109,6 +109,8 @@ dicomm_result_t island_compare(struct island *is);
 uint64_t island_part_bytes(const struct island *is, enum coll coll,
 			   uint64_t bytes);
 void island_free_scratch(struct island *is);
+/* Frees memory of the rank's device: now, or once no stream is blocked. */
+void island_free(const struct dicomm_comm *comm, void *at);
 
 /* Returns the owner of a piece in an island. */
 static inline uint32_t island_owner(const struct island *is, uint32_t island,

@@ -30,6 +30,8 @@
 #include "src/core/memory.h"
 #include "src/engine/engine.h"
 #include "src/island/island.h"
+#include "src/memory/blocked_streams.h"
+#include "src/memory/lease.h"
 #include "src/stream/graph.h"
 #include "src/stream/submit.h"
 
@@ -555,6 +557,28 @@ static size_t power_of_two(size_t bytes)
 	return room;
 }
 
+static dicomm_result_t take_memory(const struct dicomm_comm *comm, size_t bytes,
+				   void **at)
+{
+	const struct accel *accel = comm->accel;
+	dicomm_result_t status;
+	bool none;
+
+	none = comm->dev && streams_unblocked_await(accel->work, comm->index);
+	status = accel->alloc(comm->index, bytes, at);
+	if (none)
+		streams_unblocked_end();
+	return status;
+}
+
+void island_free(const struct dicomm_comm *comm, void *at)
+{
+	if (comm->dev)
+		lease_free(comm->accel, comm->index, at);
+	else
+		comm->accel->free(at);
+}
+
 /* Earlier calls on the stream use what it has; so it is kept where it has to
  * grow, by half of all at least. A captured call is replayed beside others, so
  * it has some of its own. */
@@ -573,8 +597,7 @@ static dicomm_result_t get_scratch(struct job *j, size_t bytes)
 		if (!s)
 			return FAIL(DICOMM_ERR_NO_MEMORY,
 				    "island: out of memory");
-		if (comm->accel->alloc(comm->index, bytes, &at) !=
-		    DICOMM_SUCCESS) {
+		if (take_memory(comm, bytes, &at) != DICOMM_SUCCESS) {
 			free(s);
 			return FAIL(DICOMM_ERR_NO_MEMORY,
 				    "island: no memory of %s for %zu bytes",
@@ -594,7 +617,7 @@ void island_free_scratch(struct island *is)
 
 	while ((s = is->scratch)) {
 		is->scratch = s->next;
-		is->comm->accel->free(s->at);
+		island_free(is->comm, s->at);
 		free(s);
 	}
 }

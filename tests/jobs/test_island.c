@@ -265,25 +265,26 @@ END_TEST
 
 /* ---- devices ---- */
 
-/* In parts, they are more than can be under way. */
-static void many_at_once(struct job_rank *me, const struct gadget *g)
-{
-	struct trial t[3];
+#define AT_ONCE 3
 
-	for (int i = 0; i < 3; i++) {
-		t[i] = (struct trial){.kind = TRIAL_ALLREDUCE,
-				      .type = DICOMM_FLOAT32,
-				      .op = DICOMM_SUM,
-				      .count = 12000,
-				      .seed = 77 + (unsigned)i,
-				      .gadget = g};
+/* Each call is of `grows` times as many elements as the one before. */
+static void many_at_once(struct job_rank *me, const struct gadget *g,
+			 struct trial first, size_t grows)
+{
+	struct trial t[AT_ONCE];
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		t[i] = first;
+		t[i].seed += (unsigned)i;
+		t[i].gadget = g;
 		trial_fill(&t[i], me);
+		first.count *= grows;
 	}
-	job_doing("three calls at once");
+	job_doing("%d times %s at once", AT_ONCE, trial_name(first.kind));
 	job_barrier();
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < AT_ONCE; i++)
 		JOB_TRY(trial_call(&t[i], g->native));
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < AT_ONCE; i++) {
 		trial_check(&t[i]);
 		trial_free(&t[i]);
 	}
@@ -315,7 +316,23 @@ static void on_devices(struct job_rank *me)
 			trial_check(&t);
 			trial_free(&t);
 		}
-	many_at_once(me, &g);
+	/* In parts, the vendor's library makes more calls than can be under
+	 * way. */
+	many_at_once(me, &g,
+		     (struct trial){.kind = TRIAL_ALLREDUCE,
+				    .type = DICOMM_FLOAT32,
+				    .op = DICOMM_SUM,
+				    .count = 12000,
+				    .seed = 77},
+		     1);
+	/* Sums need more memory while those of the call before are made. */
+	many_at_once(me, &g,
+		     (struct trial){.kind = TRIAL_REDUCE,
+				    .type = DICOMM_FLOAT32,
+				    .op = DICOMM_SUM,
+				    .count = 2500,
+				    .seed = 88},
+		     4);
 	JOB_CHECK(!gadget_hangs(&g), "%d calls of the driver would have hung",
 		  gadget_hangs(&g));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
