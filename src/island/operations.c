@@ -706,11 +706,14 @@ static size_t part_count(const struct job *j)
 	uint64_t bytes = j->count * j->elem *
 			 (blocks ? (uint64_t)j->is->comm->ranks : 1);
 	uint64_t part = island_part_bytes(j->is, j->coll, bytes);
+	uint64_t least = bytes / ISLAND_CALL_PARTS + 1;
 	size_t unit = (size_t)j->is->pieces * 64, count;
 
 	/* Stops of parts in a graph would wait for each other. */
 	if (!part || part >= bytes || j->captured)
 		return j->count;
+	if (part < least)
+		part = least;
 	count = j->count / ((bytes + part - 1) / part) + 1;
 	count = (count + unit - 1) / unit * unit;
 	return count < j->count ? count : j->count;

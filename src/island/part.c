@@ -19,7 +19,9 @@
 
 /* A host rank has no more under way than it waits for. */
 #define HOST_PARTS (ISLAND_LEAD + 1)
-#define DEVICE_PARTS 64
+#define DEVICE_PARTS DEVICE_CALLS
+
+_Static_assert(ISLAND_CALL_PARTS < DEVICE_PARTS, "a call waits for itself");
 
 enum part_state {
 	PART_FREE,

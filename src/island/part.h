@@ -14,6 +14,9 @@
 
 /* Parts of a call that have begun and not ended, when the next one begins */
 #define ISLAND_LEAD 2
+/* Most parts of a call: fewer than can be under way, so that it never waits for
+ * its own. */
+#define ISLAND_CALL_PARTS 64
 
 struct island_part;
 
