@@ -306,6 +306,23 @@ static dicomm_result_t predict_parts(const struct island *is,
 	return DICOMM_SUCCESS;
 }
 
+/* The sizes of parts that calls of a size may be cut into, also if that is
+ * set */
+static void find_choice(int size, int *least, int *most)
+{
+	int64_t set = config_int(CONFIG_ISLAND_PART_BYTES);
+
+	*least = 0;
+	while (UINT64_C(1) << (2 * (size - *least)) > ISLAND_CALL_PARTS)
+		++*least;
+	*most = size;
+	if (set < 0)
+		return;
+	while (set && *most > *least && size_of(*most) > (uint64_t)set)
+		--*most;
+	*least = *most;
+}
+
 /* Is a size faster than without islands, in the best of parts? */
 static dicomm_result_t is_faster(struct island *is, const struct part_times *t,
 				 enum coll coll, int size, bool *faster)
@@ -315,11 +332,12 @@ static dicomm_result_t is_faster(struct island *is, const struct part_times *t,
 			     .ranks = is->comm->ranks,
 			     .root = coll_rooted(coll) ? 0 : -1,
 			     .links = is->comm->links};
-	uint64_t own, best = in_parts_ns(t, size, size), ns;
-	int part = size;
+	uint64_t own, best = UINT64_MAX, ns;
+	int part = size, least, most;
 
 	TRY(predict(is, &flat, size_of(size), &own));
-	for (int i = size - 1; i >= 0; i--) {
+	find_choice(size, &least, &most);
+	for (int i = most; i >= least; i--) {
 		ns = in_parts_ns(t, size, i);
 		if (ns < best) {
 			best = ns;
