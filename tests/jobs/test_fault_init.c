@@ -1028,7 +1028,7 @@ static void split_with(struct job_rank *me, const struct hindrance *h,
 	double begin;
 	dicomm_comm_t comm = NULL;
 	dicomm_result_t status;
-	char name[16];
+	char name[20];
 	const char *text;
 
 	snprintf(name, sizeof(name), "rank %d", victim);
