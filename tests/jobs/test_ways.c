@@ -183,6 +183,9 @@ static void try_kind(const struct job_rank *me, const struct way *w,
 		for (size_t k = 0; k < w->bytes; k++)
 			b->mine[k] = me->rank ? pattern(seed, k) : MINE;
 		memset(b->theirs, 0, w->bytes);
+		/* The thread that serves windows sees what was written before
+		 * a call, and this one after a call what that thread wrote. */
+		JOB_TRY(dicomm_barrier(me->comm, NULL));
 		before = stats_of(me);
 		job_barrier();
 		move(me, b, kind, w->bytes);
@@ -200,7 +203,7 @@ static void try_kind(const struct job_rank *me, const struct way *w,
 					  b->theirs[k], is);
 			}
 		}
-		job_barrier();
+		JOB_TRY(dicomm_barrier(me->comm, NULL));
 	}
 }
 
