@@ -21,6 +21,7 @@
 #include "src/core/comm.h"
 #include "src/island/library.h"
 #include "src/island/part.h"
+#include "src/memory/lease.h"
 
 /* Sizes for which costs are compared: 16 KiB to 1 GiB, in steps of 4 */
 #define ISLAND_SIZES 9
@@ -110,7 +111,13 @@ uint64_t island_part_bytes(const struct island *is, enum coll coll,
 			   uint64_t bytes);
 void island_free_scratch(struct island *is);
 /* Frees memory of the rank's device: now, or once no stream is blocked. */
-void island_free(const struct dicomm_comm *comm, void *at);
+static inline void island_free(const struct dicomm_comm *comm, void *at)
+{
+	if (comm->dev)
+		lease_free(comm->accel, comm->index, at);
+	else
+		comm->accel->free(at);
+}
 
 /* Returns the owner of a piece in an island. */
 static inline uint32_t island_owner(const struct island *is, uint32_t island,

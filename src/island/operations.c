@@ -31,7 +31,6 @@
 #include "src/engine/engine.h"
 #include "src/island/island.h"
 #include "src/memory/blocked_streams.h"
-#include "src/memory/lease.h"
 #include "src/stream/graph.h"
 #include "src/stream/submit.h"
 
@@ -569,14 +568,6 @@ static dicomm_result_t take_memory(const struct dicomm_comm *comm, size_t bytes,
 	if (none)
 		streams_unblocked_end();
 	return status;
-}
-
-void island_free(const struct dicomm_comm *comm, void *at)
-{
-	if (comm->dev)
-		lease_free(comm->accel, comm->index, at);
-	else
-		comm->accel->free(at);
 }
 
 /* Earlier calls on the stream use what it has; so it is kept where it has to
