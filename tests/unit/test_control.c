@@ -142,6 +142,9 @@ static void gather_lengths(struct meet_rank *r)
 
 	for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++)
 		gather_bytes(r, lens[i]);
+	/* A result that is still on its way down the tree ends when rank 0
+	 * leaves. */
+	meet_barrier(r, r->meet->ranks);
 }
 
 START_TEST(a_gather_may_have_any_length)
@@ -1105,6 +1108,9 @@ START_TEST(only_children_of_a_rank_come_to_it)
 	child = come(&place, address);
 	ck_assert_ptr_nonnull(child);
 	client_close(child);
+	loop_lock();
+	relay_close(&relay);
+	loop_unlock();
 }
 END_TEST
 
