@@ -68,6 +68,12 @@ dicomm_result_t message_receive_find(struct dicomm_comm *comm,
 	return status == DICOMM_IN_PROGRESS ? DICOMM_AGAIN : status;
 }
 
+/* Were the bytes that have been loaded those that were sent? */
+static dicomm_result_t check_source(const struct message_receive *r)
+{
+	return r->mapped ? message_intact(r->peer) : DICOMM_SUCCESS;
+}
+
 dicomm_result_t message_receive_piece(struct dicomm_comm *comm,
 				      struct message_receive *r, void *into,
 				      uint64_t most, uint64_t *len)
@@ -80,13 +86,12 @@ dicomm_result_t message_receive_piece(struct dicomm_comm *comm,
 		reduce_copy_stream(into, r->src, *len);
 	else
 		memcpy(into, r->src, *len);
-	return DICOMM_SUCCESS;
+	return check_source(r);
 }
 
-dicomm_result_t message_receive_taken(struct message_receive *r, uint64_t len)
+/* These bytes of the reference are done with. */
+static void advance(struct message_receive *r, uint64_t len)
 {
-	if (r->mapped)
-		TRY(message_intact(r->peer));
 	message_bounce_free(r->bounce);
 	r->bounce = NULL;
 	r->reading = 0;
@@ -94,17 +99,22 @@ dicomm_result_t message_receive_taken(struct message_receive *r, uint64_t len)
 	r->left -= len;
 	if (r->left)
 		message_release(r->peer, r->class);
+}
+
+dicomm_result_t message_receive_taken(struct message_receive *r, uint64_t len)
+{
+	TRY(check_source(r));
+	advance(r, len);
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t message_receive_moved(struct message_receive *r, uint64_t len)
+void message_receive_moved(struct message_receive *r, uint64_t len)
 {
-	TRY(message_receive_taken(r, len));
+	advance(r, len);
 	if (r->left)
-		return DICOMM_SUCCESS;
+		return;
 	message_consumed(r->peer, r->class, r->seq);
 	/* Its sender waits for that. */
 	r->peer->transport->flush(r->peer->device);
 	r->seq = 0;
-	return DICOMM_SUCCESS;
 }

@@ -35,14 +35,16 @@ static inline void message_receive_copied(struct message_receive *r,
 dicomm_result_t message_receive_find(struct dicomm_comm *comm,
 				     struct message_receive *r, void *into,
 				     uint64_t most, uint64_t *len);
-/* The same, and moves them to `into`, which may be r->to. */
+/* The same, and moves them to `into`, which may be r->to. ERR_REMOTE: the
+ * sender had reused their memory, so they are invalid. */
 dicomm_result_t message_receive_piece(struct dicomm_comm *comm,
 				      struct message_receive *r, void *into,
 				      uint64_t most, uint64_t *len);
-/* Called when the caller no longer needs these bytes. ERR_REMOTE: the sender
- * had reused their memory. */
+/* Called when the caller has loaded the bytes that message_receive_find() has
+ * found. ERR_REMOTE as above. */
 dicomm_result_t message_receive_taken(struct message_receive *r, uint64_t len);
-/* The same, and releases the message after the last ones. */
-dicomm_result_t message_receive_moved(struct message_receive *r, uint64_t len);
+/* Called after message_receive_piece(); releases the message after the last
+ * piece. */
+void message_receive_moved(struct message_receive *r, uint64_t len);
 
 #endif

@@ -6,7 +6,6 @@
 #include "src/base/log.h"
 #include "src/message/headed.h"
 #include "src/message/receive.h"
-#include "src/message/slice.h"
 #include "src/device/device.h"
 #include "src/window/window.h"
 
@@ -303,14 +302,11 @@ static dicomm_result_t pull(struct dicomm_comm *comm, struct partner *from,
 	if (status == DICOMM_AGAIN)
 		return DICOMM_SUCCESS;
 	TRY(status);
-	/* The window gets nothing that is not valid. */
-	if (from->stage && from->in.mapped)
-		TRY(message_intact(from->in.peer));
 	if (from->stage)
 		TRY(land(comm, from, from->stage, len));
 	from->stage = NULL;
 	*moved = true;
-	TRY(message_receive_moved(&from->in, len));
+	message_receive_moved(&from->in, len);
 	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
 }
 
