@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/boot/control/control.h"
 #include "src/core/member.h"
@@ -56,22 +57,11 @@ static void drop(struct told *t)
 /* Groups are the hosts, in the order of their first ranks. */
 static void group_by_host(const struct dicomm_comm *comm, struct told *t)
 {
-	uint32_t *first = t->kind; /* [group] */
-
-	t->groups = 0;
-	for (int r = 0; r < t->ranks; r++) {
-		const struct member *m = comm->members;
-		size_t g = r ? t->of[r - 1] : 0;
-
-		/* Mostly the host of the rank before. */
-		if (!r || m[r].host != m[r - 1].host)
-			for (g = 0; g < t->groups; g++)
-				if (m[first[g]].host == m[r].host)
-					break;
-		if (g == t->groups)
-			first[t->groups++] = (uint32_t)r;
-		t->of[r] = (uint32_t)g;
-	}
+	/* The room for the kinds, which are found later, is for the first ranks
+	 * of hosts. */
+	t->groups =
+		host_number_all(&comm->members->host, sizeof(*comm->members),
+				(uint32_t)t->ranks, t->of, t->kind);
 }
 
 static void group_by_rank(struct told *t)

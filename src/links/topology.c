@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/config.h"
+#include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
 #include "src/topo/cluster.h"
@@ -20,43 +21,41 @@
 /* What is known about the hosts before their links are known. */
 struct hosts {
 	uint32_t n;
-	uint32_t *of;       /* [rank] */
-	uint64_t *identity; /* [host] */
-	const char **name;  /* [host] */
+	uint32_t *of;      /* [rank] */
+	uint32_t *first;   /* [host]: its first rank */
+	const char **name; /* [host] */
 };
 
 static void hosts_free(struct hosts *h)
 {
 	free(h->of);
-	free(h->identity);
+	free(h->first);
 	free(h->name);
 }
 
 static dicomm_result_t hosts_find(struct dicomm_comm *comm, struct hosts *h)
 {
-	size_t ranks = (size_t)comm->ranks;
-	uint32_t k;
+	uint32_t ranks = (uint32_t)comm->ranks;
 
 	*h = (struct hosts){.of = calloc(ranks, sizeof(*h->of)),
-			    .identity = calloc(ranks, sizeof(*h->identity)),
+			    .first = calloc(ranks, sizeof(*h->first)),
 			    .name = calloc(ranks, sizeof(*h->name))};
-	if (!h->of || !h->identity || !h->name) {
+	if (!h->of || !h->first || !h->name) {
 		hosts_free(h);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_init_rank: no memory for the hosts of %d "
 			    "ranks",
 			    comm->ranks);
 	}
-	for (int r = 0; r < comm->ranks; r++) {
-		for (k = comm->apart ? h->n : 0; k < h->n; k++)
-			if (h->identity[k] == comm->members[r].host)
-				break;
-		if (k == h->n) {
-			h->identity[h->n] = comm->members[r].host;
-			h->name[h->n++] = control_where(comm->control, r);
-		}
-		h->of[r] = k;
-	}
+	if (comm->apart)
+		for (h->n = 0; h->n < ranks; h->n++)
+			h->of[h->n] = h->first[h->n] = h->n;
+	else
+		h->n = host_number_all(&comm->members->host,
+				       sizeof(*comm->members), ranks, h->of,
+				       h->first);
+	for (uint32_t k = 0; k < h->n; k++)
+		h->name[k] = control_where(comm->control, (int)h->first[k]);
 	return DICOMM_SUCCESS;
 }
 

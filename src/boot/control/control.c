@@ -767,7 +767,7 @@ static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
 
 /* The others wait for this rank's name, and would hear only that it has left.
  * Any failure but these is told to all. */
-static void say_gave_up(struct control *c, dicomm_result_t status)
+static void report_end_of_open(struct control *c, dicomm_result_t status)
 {
 	char text[FRAME_TEXT];
 	bool told;
@@ -828,7 +828,7 @@ dicomm_result_t control_open(const struct control_config *config,
 	find_parent(c, parent_ns(config->timeout_ms));
 	status = exchange_names(c, config->timeout_ms);
 	if (status != DICOMM_SUCCESS) {
-		say_gave_up(c, status);
+		report_end_of_open(c, status);
 		*out = NULL;
 		control_close(c);
 		return status;

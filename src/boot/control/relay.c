@@ -4,64 +4,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/host.h"
 #include "src/base/log.h"
 
 /* ---- the plan ---- */
 
-/* The hosts in the order of their first ranks. */
-struct hosts {
-	int n;
-	int *first; /* [host] */
-	int *of;    /* [rank] */
-};
-
-static void find_hosts(const uint64_t *host, int ranks, struct hosts *h)
+static int parent_of(const uint32_t *of, const uint32_t *first, uint32_t rank)
 {
-	h->n = 0;
-	for (int r = 0; r < ranks; r++) {
-		int k = r ? h->of[r - 1] : 0;
-
-		/* Mostly the host of the rank before. */
-		if (!r || host[r] != host[r - 1])
-			for (k = 0; k < h->n; k++)
-				if (host[h->first[k]] == host[r])
-					break;
-		if (k == h->n)
-			h->first[h->n++] = r;
-		h->of[r] = k;
-	}
-}
-
-static int parent_of(const struct hosts *h, int rank)
-{
-	int host = h->of[rank], above;
+	uint32_t host = of[rank], above;
 
 	if (!host)
 		return -1;
-	if (h->first[host] != rank)
-		return h->first[host];
+	if (first[host] != rank)
+		return (int)first[host];
 	above = (host - 1) / RELAY_HOSTS;
-	return above ? h->first[above] : -1;
+	return above ? (int)first[above] : -1;
 }
 
 bool relay_plan(const uint64_t *host, int ranks, int *parent, int *children)
 {
-	size_t n = (size_t)ranks;
-	struct hosts h = {.first = calloc(n, sizeof(int)),
-			  .of = calloc(n, sizeof(int))};
+	uint32_t n = (uint32_t)ranks;
+	uint32_t *of = calloc(n, sizeof(*of));
+	uint32_t *first = calloc(n, sizeof(*first));
 	bool any = false;
 
-	if (h.first && h.of)
-		find_hosts(host, ranks, &h);
+	if (of && first)
+		host_number_all(host, sizeof(*host), n, of, first);
 	memset(children, 0, n * sizeof(*children));
-	for (int r = 0; r < ranks; r++) {
-		parent[r] = h.n ? parent_of(&h, r) : -1;
+	for (uint32_t r = 0; r < n; r++) {
+		parent[r] = of && first ? parent_of(of, first, r) : -1;
 		if (parent[r] >= 0)
 			children[parent[r]]++;
 		any |= parent[r] >= 0;
 	}
-	free(h.first);
-	free(h.of);
+	free(of);
+	free(first);
 	return any;
 }
 
