@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls that are captured into graphs of mocked CUDA and HIP, and replayed. */
 #include <check.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "tests/support/cast.h"
 #include "tests/support/runner.h"
+#include "tests/support/wakeups.h"
 
 #define REPLAYS 1000
 #define SHORT 60
@@ -512,49 +512,6 @@ END_TEST
 #define LONG_AFTER_MS 5500
 #define NAPS_MOST 1500
 
-/* The number after a word in a file of a thread of this process, or 0; `is`:
- * whether the file is that word. */
-static unsigned long of_thread(const char *thread, const char *name,
-			       const char *word, bool *is)
-{
-	size_t len = strlen(word);
-	char path[320], line[256];
-	unsigned long n = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", thread, name);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, word, len))
-			continue;
-		*is = line[len] == '\n';
-		n = strtoul(line + len, NULL, 10);
-	}
-	if (f)
-		fclose(f);
-	return n;
-}
-
-/* How often the thread that looks for replays has slept */
-static unsigned long naps(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	const struct dirent *e;
-	unsigned long n = 0;
-
-	JOB_CHECK(dir, "/proc/self/task: %m");
-	while ((e = readdir(dir))) {
-		bool is = false, other;
-
-		of_thread(e->d_name, "comm", "dicomm-graphs", &is);
-		if (is)
-			n = of_thread(e->d_name, "status",
-				      "voluntary_ctxt_switches:", &other);
-	}
-	closedir(dir);
-	return n;
-}
-
 /* Long after the last replay it hardly looks, and finds the next one. */
 static void seldom(struct job_rank *me, struct gadget *g)
 {
@@ -573,11 +530,11 @@ static void seldom(struct job_rank *me, struct gadget *g)
 		if (i)
 			continue;
 		job_sleep_ms(LONG_AFTER_MS);
-		before = naps();
+		before = wakeups("dicomm-graphs");
 		JOB_CHECK(before, "no thread dicomm-graphs");
 		begin = job_seconds();
 		job_sleep_ms(1000);
-		before = naps() - before;
+		before = wakeups("dicomm-graphs") - before;
 		begin = job_seconds() - begin;
 		JOB_CHECK((double)before < NAPS_MOST * begin,
 			  "%lu naps in %.1f s", before, begin);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks that make no calls: they sleep, and wake at once for their peers. */
 #include <check.h>
-#include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/support/runner.h"
+#include "tests/support/wakeups.h"
 #include "tests/support/job.h"
 #include "tests/support/starved.h"
 
@@ -62,36 +62,6 @@ static void room_close(struct room *room, const struct job_rank *me)
 
 /* ---- nobody calls ---- */
 
-static unsigned long switches_of(const char *thread)
-{
-	unsigned long n = 0;
-	char path[320], line[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return n;
-}
-
-static unsigned long switches(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	const struct dirent *e;
-	unsigned long sum = 0;
-
-	JOB_CHECK(dir, "/proc/self/task: %m");
-	while ((e = readdir(dir)))
-		if (e->d_name[0] != '.')
-			sum += switches_of(e->d_name);
-	closedir(dir);
-	return sum;
-}
-
 /* Threads on a machine that is busy take a while until they sleep. */
 static void check_asleep(void)
 {
@@ -100,10 +70,11 @@ static void check_asleep(void)
 
 	job_sleep_ms(1000);
 	do {
-		before = switches();
+		before = wakeups(NULL);
 		begin = job_seconds();
 		job_sleep_ms((int)(MEASURE_S * 1000));
-		rate = (double)(switches() - before) / (job_seconds() - begin);
+		rate = (double)(wakeups(NULL) - before) /
+		       (job_seconds() - begin);
 	} while (rate > SWITCHES_MOST && job_seconds() < end);
 	JOB_CHECK(rate <= SWITCHES_MOST,
 		  "an idle process changes threads %.1f times a second", rate);
