@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The fast path. The caller runs the steps of a plan one after the other,
- * without a schedule. This suits small messages, which are one slice, and
- * messages of any length that go by reference as a whole.
+ * without a schedule. This suits small messages, which are one slice, messages
+ * of any length that go by reference as a whole, and those that go slice by
+ * slice in one hop.
  */
 #include "src/engine/fast_path.h"
 
@@ -100,15 +101,15 @@ static dicomm_result_t fast_fail(const struct fast_steps *r,
 
 static __attribute__((noinline)) dicomm_result_t
 fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
-	       const uint8_t *src, dicomm_result_t status)
+	       uint64_t seq, const uint8_t *src, uint64_t bytes,
+	       dicomm_result_t status)
 {
 	struct waiter w = {0};
 
 	while (status == DICOMM_AGAIN) {
 		TRY(fast_wait(r, s, &w));
-		status = message_put_seq(&s->target, r->prep->class,
-					 s->channel->out_base + s->number,
-					 r->signature, src, s->bytes);
+		status = message_put_seq(&s->target, r->prep->class, seq,
+					 r->signature, src, bytes);
 	}
 	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
@@ -116,28 +117,31 @@ fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
 /* The slot of the next message is in the cache of the neighbour that read an
  * old one there. This rank is about to wait, so fetch the slot for writing
  * meanwhile. */
-static void fetch_next_slot(const struct fast_step *s)
+static void fetch_next_slot(const struct fast_step *s, uint64_t bytes)
 {
 	const struct tp_outbox *out = &s->channel->out;
 	uint64_t slot = (s->channel->out_last + 1) & out->slot_mask;
 
+	if (out->buffers && *out->buffers)
+		return;
 	cache_fetch_to_store(out->data + slot * out->data_stride,
-			     s->bytes < FETCH_BYTES ? s->bytes : FETCH_BYTES);
+			     bytes < FETCH_BYTES ? bytes : FETCH_BYTES);
 }
 
 static inline dicomm_result_t fast_send(const struct fast_steps *r,
-					const struct fast_step *s,
-					const uint8_t *src)
+					const struct fast_step *s, uint64_t k,
+					const uint8_t *src, uint64_t bytes)
 {
-	dicomm_result_t status = message_put_seq(
-		&s->target, r->prep->class, s->channel->out_base + s->number,
-		r->signature, src, s->bytes);
+	uint64_t seq = s->channel->out_base + s->number + k;
+	dicomm_result_t status = message_put_seq(&s->target, r->prep->class,
+						 seq, r->signature, src, bytes);
 
-	s->channel->out_last = s->channel->out_base + s->number;
+	s->channel->out_last = seq;
 	if (__builtin_expect(status != DICOMM_SUCCESS, 0))
-		TRY(fast_send_slow(r, s, src, status));
-	if (s->bytes > TP_LINE_ROOM && s->channel->out.data)
-		fetch_next_slot(s);
+		TRY(fast_send_slow(r, s, seq, src, bytes, status));
+	if (bytes > TP_LINE_ROOM && s->channel->out.data &&
+	    k + 1 == r->prep->slices)
+		fetch_next_slot(s, bytes);
 	return DICOMM_SUCCESS;
 }
 
@@ -185,6 +189,7 @@ fast_refer_all(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS])
 		if (s->kind == STEP_SEND)
 			TRY(fast_refer(r, s, buffers[s->a_buffer] + s->a));
 	}
+	r->comm->stats.messages_sent += r->prep->fast_sent;
 	return DICOMM_SUCCESS;
 }
 
@@ -237,46 +242,69 @@ static inline void fast_take(const struct fast_steps *r,
 		memcpy(dst, src, bytes);
 }
 
-/* The message is a reference to so many bytes. If the transport reads into
- * registered memory only, it reads into a bounce buffer, because this path does
- * not register the user's buffers. */
+/* The message is a reference to so many bytes, which fast_load() takes. */
+static dicomm_result_t fast_find_ref(const struct fast_steps *r,
+				     const struct fast_step *s, uint64_t seq,
+				     const struct tp_line *line, uint8_t *dst,
+				     uint64_t bytes, struct message_receive *in)
+{
+	if (line->kind != TP_REF)
+		return fast_fail(r, s, message_malformed(s->peer->rank, line));
+	*in = (struct message_receive){.peer = s->peer,
+				       .class = r->prep->class,
+				       .to = dst,
+				       .left = bytes,
+				       .ref_bytes = bytes,
+				       .seq = seq};
+	memcpy(&in->ref, line->room, sizeof(in->ref));
+	return DICOMM_SUCCESS;
+}
+
+/* Takes the next `bytes` of a reference; `a` is the operand of those. If the
+ * transport reads into registered memory only, it reads into a bounce buffer,
+ * because this path does not register the user's buffers. */
+static dicomm_result_t fast_load(const struct fast_steps *r,
+				 const struct fast_step *s,
+				 struct message_receive *in, const uint8_t *a,
+				 uint64_t bytes)
+{
+	bool bounces =
+		s->kind == STEP_RECV_REDUCE || s->peer->limits.needs_mem_reg;
+
+	while (bytes) {
+		uint64_t len,
+			most = bytes < MESSAGE_PIECE ? bytes : MESSAGE_PIECE;
+		struct waiter w = {0};
+		dicomm_result_t status;
+
+		while ((status = message_receive_find(
+				r->comm, in, bounces ? NULL : in->to, most,
+				&len)) == DICOMM_AGAIN)
+			TRY(fast_wait(r, s, &w));
+		if (status == DICOMM_SUCCESS) {
+			fast_take(r, s, in->to, a, in->src,
+				  len / r->prep->elem_bytes, len);
+			status = message_receive_taken(in, len);
+		}
+		if (status != DICOMM_SUCCESS)
+			return fast_fail(r, s, status);
+		if (in->left && fault_is(r->comm))
+			return fault_report(r->comm);
+		a += len;
+		bytes -= len;
+	}
+	return DICOMM_SUCCESS;
+}
+
 static __attribute__((noinline)) dicomm_result_t
 fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	   const struct tp_line *line, uint8_t *dst, const uint8_t *a,
 	   uint64_t bytes)
 {
-	struct message_receive in = {.peer = s->peer,
-				     .class = r->prep->class,
-				     .to = dst,
-				     .left = bytes,
-				     .ref_bytes = bytes,
-				     .seq = seq};
-	bool bounces =
-		s->kind == STEP_RECV_REDUCE || s->peer->limits.needs_mem_reg;
+	struct message_receive in;
 
-	if (line->kind != TP_REF)
-		return fast_fail(r, s, message_malformed(s->peer->rank, line));
-	memcpy(&in.ref, line->room, sizeof(in.ref));
-	while (in.left) {
-		struct waiter w = {0};
-		dicomm_result_t status;
-		uint64_t len;
-
-		while ((status = message_receive_find(
-				r->comm, &in, bounces ? NULL : in.to,
-				MESSAGE_PIECE, &len)) == DICOMM_AGAIN)
-			TRY(fast_wait(r, s, &w));
-		if (status == DICOMM_SUCCESS) {
-			fast_take(r, s, in.to, a + (in.to - dst), in.src,
-				  len / r->prep->elem_bytes, len);
-			status = message_receive_taken(&in, len);
-		}
-		if (status != DICOMM_SUCCESS)
-			return fast_fail(r, s, status);
-		if (in.left && fault_is(r->comm))
-			return fault_report(r->comm);
-	}
-	return DICOMM_SUCCESS;
+	TRY(fast_find_ref(r, s, seq, line, dst, bytes, &in));
+	return fast_load(r, s, &in, a, bytes);
 }
 
 static inline dicomm_result_t fast_await(const struct fast_steps *r,
@@ -302,36 +330,69 @@ static dicomm_result_t fast_mismatch(const struct fast_steps *r,
 	return wait_mismatch(r->comm, &call, r->number, s->peer->rank);
 }
 
+static uint64_t slice_bytes(const struct fast_steps *r)
+{
+	return r->prep->slice * r->prep->elem_bytes;
+}
+
+/* Bytes of a step from offset `at` on, at most a slice */
+static uint64_t slice_at(const struct fast_steps *r, const struct fast_step *s,
+			 uint64_t at)
+{
+	uint64_t slice = slice_bytes(r);
+
+	return s->bytes - at < slice ? s->bytes - at : slice;
+}
+
+/* The slice from offset `at` on is in this line, as bytes or as a reference. */
+static dicomm_result_t fast_take_slice(const struct fast_steps *r,
+				       const struct fast_step *s, uint64_t seq,
+				       const struct tp_line *line, uint8_t *dst,
+				       const uint8_t *a, uint64_t at)
+{
+	uint64_t len = slice_at(r, s, at);
+	const uint8_t *body;
+
+	if (line->signature != r->signature || line->len != len)
+		return fast_mismatch(r, s);
+	body = message_payload(s->channel, seq, line);
+	if (body) {
+		r->comm->stats.bytes_ring += len;
+		fast_take(r, s, dst + at, a + at, body,
+			  len / r->prep->elem_bytes, len);
+	} else {
+		TRY(fast_fetch(r, s, seq, line, dst + at, a + at, len));
+	}
+	message_consumed(s->peer, r->prep->class, seq);
+	return DICOMM_SUCCESS;
+}
+
 /* The sender of a long message has no memory that this rank reaches, so it
  * comes slice by slice. */
 static __attribute__((noinline)) dicomm_result_t
 fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
 		 uint8_t *dst, const uint8_t *a)
 {
-	uint64_t slice = r->prep->slice * r->prep->elem_bytes;
-	uint64_t seq = s->channel->in_base + s->number, len;
+	uint64_t seq = s->channel->in_base + s->number;
+	struct tp_line *line;
 
-	for (uint64_t at = 0; at < s->bytes; at += len, seq++) {
-		const uint8_t *body;
-		struct tp_line *line;
-
+	for (uint64_t at = 0; at < s->bytes; at += slice_bytes(r), seq++) {
 		if (fault_is(r->comm))
 			return fault_report(r->comm);
 		TRY(fast_await(r, s, seq, &line));
-		len = s->bytes - at < slice ? s->bytes - at : slice;
-		if (line->signature != r->signature || line->len != len)
-			return fast_mismatch(r, s);
-		body = message_payload(s->channel, seq, line);
-		if (body) {
-			r->comm->stats.bytes_ring += len;
-			fast_take(r, s, dst + at, a + at, body,
-				  len / r->prep->elem_bytes, len);
-		} else {
-			TRY(fast_fetch(r, s, seq, line, dst + at, a + at, len));
-		}
-		message_consumed(s->peer, r->prep->class, seq);
+		TRY(fast_take_slice(r, s, seq, line, dst, a, at));
 	}
 	return DICOMM_SUCCESS;
+}
+
+/* The sender of a reference waits for its release, so send that now. Other
+ * credits go out at the end. */
+static void release_reference(const struct fast_steps *r,
+			      const struct fast_step *s)
+{
+	message_consumed_all(s->peer, r->prep->class,
+			     fast_last(r, s, s->channel->in_base));
+	s->peer->transport->flush(s->peer->device);
 }
 
 static inline dicomm_result_t fast_recv(const struct fast_steps *r,
@@ -356,11 +417,7 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 		return DICOMM_SUCCESS;
 	}
 	TRY(fast_fetch(r, s, seq, line, dst, a, s->bytes));
-	/* The sender of a reference waits for its release, so send that now.
-	 * Other credits go out at the end. */
-	message_consumed_all(s->peer, r->prep->class,
-			     fast_last(r, s, channel->in_base));
-	s->peer->transport->flush(s->peer->device);
+	release_reference(r, s);
 	return DICOMM_SUCCESS;
 }
 
@@ -368,13 +425,13 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
  * long one. */
 static dicomm_result_t fast_local(const struct fast_steps *r,
 				  const struct fast_step *s, uint8_t *dst,
-				  const uint8_t *a, const uint8_t *b)
+				  const uint8_t *a, const uint8_t *b,
+				  uint64_t bytes)
 {
-	for (uint64_t at = 0, len, n; at < s->bytes; at += len) {
+	for (uint64_t at = 0, len, n; at < bytes; at += len) {
 		if (at && fault_is(r->comm))
 			return fault_report(r->comm);
-		len = s->bytes - at < MESSAGE_PIECE ? s->bytes - at
-						    : MESSAGE_PIECE;
+		len = bytes - at < MESSAGE_PIECE ? bytes - at : MESSAGE_PIECE;
 		n = len / r->prep->elem_bytes;
 		if (s->kind == STEP_REDUCE)
 			r->prep->reduce(dst + at, a + at, b + at, n);
@@ -384,17 +441,145 @@ static dicomm_result_t fast_local(const struct fast_steps *r,
 	return DICOMM_SUCCESS;
 }
 
+/* ---- slice by slice ---- */
+
+/* Receives slice k. Its sender may have sent one reference to all slices, which
+ * is then in *in. */
+static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
+				       const struct fast_step *s, uint64_t k,
+				       uint8_t *dst, const uint8_t *a,
+				       struct message_receive *in)
+{
+	uint64_t seq = s->channel->in_base + s->number + k;
+	uint64_t at = k * slice_bytes(r);
+	struct tp_line *line;
+
+	if (!in->ref_bytes) {
+		TRY(fast_await(r, s, seq, &line));
+		r->comm->stats.messages_received++;
+		if (k || line->len != s->bytes ||
+		    line->signature != r->signature)
+			return fast_take_slice(r, s, seq, line, dst, a, at);
+		TRY(fast_find_ref(r, s, seq, line, dst, s->bytes, in));
+	}
+	TRY(fast_load(r, s, in, a + at, slice_at(r, s, at)));
+	if (!in->left)
+		release_reference(r, s);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t fast_send_slice(const struct fast_steps *r,
+				       const struct fast_step *s, uint64_t k,
+				       const uint8_t *src)
+{
+	uint64_t at = k * slice_bytes(r);
+
+	r->comm->stats.messages_sent++;
+	return fast_send(r, s, k, src + at, slice_at(r, s, at));
+}
+
+static dicomm_result_t fast_local_slice(const struct fast_steps *r,
+					const struct fast_step *s, uint64_t k,
+					uint8_t *const buffers[PLAN_BUFFERS])
+{
+	uint64_t at = k * slice_bytes(r), len = slice_at(r, s, at);
+	uint8_t *dst = buffers[s->dst_buffer] + s->dst + at;
+	uint8_t *a = buffers[s->a_buffer] + s->a + at;
+	uint64_t n = len / r->prep->elem_bytes;
+
+	if (s->kind == STEP_SCALE)
+		r->prep->scale(dst, a, r->prep->scalar, n);
+	else if (s->kind == STEP_DIVIDE)
+		r->prep->divide(dst, a, r->comm->ranks, n);
+	else
+		return fast_local(r, s, dst, a,
+				  buffers[s->b_buffer] + s->b + at, len);
+	return DICOMM_SUCCESS;
+}
+
+/* Each rank takes all steps of a slice, then those of the next one. So both
+ * cores of a pair copy at the same time, one slice apart. */
+static __attribute__((noinline)) dicomm_result_t
+fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
+	    bool refer)
+{
+	struct message_receive refs[FAST_SLICED_STEPS];
+
+	for (uint32_t i = 0; i < r->prep->nfast; i++)
+		refs[i].ref_bytes = 0;
+	for (uint64_t k = 0; k < r->prep->slices; k++) {
+		if (fault_is(r->comm))
+			return fault_report(r->comm);
+		for (uint32_t i = 0; i < r->prep->nfast; i++) {
+			const struct fast_step *s = &r->prep->fast_steps[i];
+			const uint8_t *a = buffers[s->a_buffer] + s->a;
+			uint8_t *dst = buffers[s->dst_buffer] + s->dst;
+
+			if (s->kind == STEP_RECV || s->kind == STEP_RECV_REDUCE)
+				TRY(fast_recv_slice(r, s, k, dst, a, &refs[i]));
+			else if (s->kind != STEP_SEND)
+				TRY(fast_local_slice(r, s, k, buffers));
+			else if (!refer)
+				TRY(fast_send_slice(r, s, k, a));
+		}
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* ---- whole messages ---- */
+
 /*
  * Why this cannot deadlock: each rank takes its steps in plan order and blocks
  * on each. Among the blocked ranks, take those in the earliest operation. All
  * messages of earlier operations are consumed. In a call of one slice, a pair
  * has fewer messages than slots (fast_path_build() checks this), so no sender
  * lacks a credit. In a call of several slices, a sender has put all its
- * references before it waits, and a receiver of slices releases each one. So a
- * rank waits only for a message that another rank has yet to send in plan
- * order, and plan order ends (plan.h). Memory that is referred to stays
- * unchanged until all have read it, because no step of such a plan writes it.
+ * references before it waits, and a receiver of slices releases each one. Ranks
+ * that run slice by slice have consumed all slices before their own, so one
+ * that is in the earliest slice does not wait for a credit. So a rank waits
+ * only for a message that another rank has yet to send in plan order, and plan
+ * order ends (plan.h). Memory that is referred to stays unchanged until all
+ * have read it, because no step of such a plan writes it.
  */
+static inline dicomm_result_t fast_whole(const struct fast_steps *r,
+					 uint8_t *const buffers[PLAN_BUFFERS],
+					 bool refer)
+{
+	const struct prepared *prep = r->prep;
+
+	for (uint32_t i = 0; i < prep->nfast; i++) {
+		const struct fast_step *s = &prep->fast_steps[i];
+		uint8_t *a = buffers[s->a_buffer] + s->a;
+		uint8_t *dst = buffers[s->dst_buffer] + s->dst;
+
+		switch (s->kind) {
+		case STEP_SEND:
+			if (!refer)
+				TRY(fast_send(r, s, 0, a, s->bytes));
+			break;
+		case STEP_RECV:
+		case STEP_RECV_REDUCE:
+			TRY(fast_recv(r, s, dst, a));
+			break;
+		case STEP_COPY:
+		case STEP_REDUCE:
+			TRY(fast_local(r, s, dst, a,
+				       buffers[s->b_buffer] + s->b, s->bytes));
+			break;
+		case STEP_SCALE:
+			prep->scale(dst, a, prep->scalar, s->n);
+			break;
+		case STEP_DIVIDE:
+			prep->divide(dst, a, r->comm->ranks, s->n);
+			break;
+		}
+	}
+	if (!refer)
+		r->comm->stats.messages_sent += prep->fast_sent;
+	r->comm->stats.messages_received += prep->fast_received;
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t fast_run(struct dicomm_comm *comm,
 				const struct prepared *prep,
 				uint8_t *const buffers[PLAN_BUFFERS],
@@ -406,33 +591,10 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 	r.signature = prepared_signature(prep, r.number);
 	if (refer)
 		TRY(fast_refer_all(&r, buffers));
-	for (uint32_t i = 0; i < prep->nfast; i++) {
-		const struct fast_step *s = &prep->fast_steps[i];
-		uint8_t *a = buffers[s->a_buffer] + s->a;
-		uint8_t *dst = buffers[s->dst_buffer] + s->dst;
-
-		switch (s->kind) {
-		case STEP_SEND:
-			if (!refer)
-				TRY(fast_send(&r, s, a));
-			break;
-		case STEP_RECV:
-		case STEP_RECV_REDUCE:
-			TRY(fast_recv(&r, s, dst, a));
-			break;
-		case STEP_COPY:
-		case STEP_REDUCE:
-			TRY(fast_local(&r, s, dst, a,
-				       buffers[s->b_buffer] + s->b));
-			break;
-		case STEP_SCALE:
-			prep->scale(dst, a, prep->scalar, s->n);
-			break;
-		case STEP_DIVIDE:
-			prep->divide(dst, a, comm->ranks, s->n);
-			break;
-		}
-	}
+	if (__builtin_expect(prep->may_slice, 0))
+		TRY(fast_slices(&r, buffers, refer));
+	else
+		TRY(fast_whole(&r, buffers, refer));
 	if (refer)
 		TRY(fast_sent(&r));
 	for (uint32_t i = 0; i < prep->npairs; i++) {
@@ -446,9 +608,7 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 			message_consumed_all(peer, prep->class,
 					     channel->in_base);
 	}
-	comm->stats.messages_sent += prep->fast_sent;
 	comm->stats.bytes_sent += prep->fast_sent_bytes;
-	comm->stats.messages_received += prep->fast_received;
 	comm->stats.bytes_received += prep->fast_received_bytes;
 	comm->stats.bytes_staged += prep->fast_staged_bytes;
 	return DICOMM_SUCCESS;
@@ -485,6 +645,22 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 	return found;
 }
 
+/* Would the engine send some of it by references? */
+static __attribute__((noinline)) bool
+engine_refers(const struct dicomm_comm *comm, const struct prepared *prep,
+	      uint8_t *const buffers[PLAN_BUFFERS])
+{
+	for (uint32_t i = 0; i < prep->nfast; i++) {
+		const struct fast_step *s = &prep->fast_steps[i];
+
+		if (s->kind == STEP_SEND && s->bytes >= comm->map_threshold &&
+		    message_may_refer(s->peer, buffers[s->a_buffer] + s->a,
+				      s->bytes, prep->want))
+			return true;
+	}
+	return false;
+}
+
 bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 		   const void *send, void *recv, dicomm_result_t *status)
 {
@@ -494,7 +670,10 @@ bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 
 	if (comm->scratch.bytes < prep->scratch_bytes)
 		return false;
-	if (refer ? !prep->may_refer : prep->slices > 1 && prep->fast_sent)
+	if (refer ? !prep->may_refer
+		  : prep->slices > 1 && prep->fast_sent &&
+			    (!prep->may_slice ||
+			     engine_refers(comm, prep, buffers)))
 		return false;
 	*status = fast_run(comm, prep, buffers, refer);
 	if (__builtin_expect(comm->place != NULL, 0) && comm->place->prep)

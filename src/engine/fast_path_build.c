@@ -13,9 +13,9 @@ static bool is_whole_block(const struct span *s)
 	return s->parts == 1 && s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
 }
 
-/* May this rank send references to everything it sends, and run steps on whole
- * messages? Neighbours then read memory that no step of the plan writes. */
-static bool lies_ready(const struct prepared *e)
+/* Does every rank send its own blocks only, one to each neighbour? Then no
+ * slice waits for what was received in another one. */
+static bool is_one_hop(const struct prepared *e)
 {
 	const struct plan *p = &e->plan;
 
@@ -31,9 +31,23 @@ static bool lies_ready(const struct prepared *e)
 		if (sends ? s->dep_count || !is_whole_block(&s->a)
 			  : !is_whole_block(&s->dst))
 			return false;
-		if ((s->kind == STEP_RECV && s->dep_count) ||
-		    (s->kind != STEP_RECV && !is_whole_block(&s->a)) ||
+		if ((s->kind != STEP_RECV && !is_whole_block(&s->a)) ||
 		    (s->kind == STEP_REDUCE && !is_whole_block(&s->b)))
+			return false;
+	}
+	return true;
+}
+
+/* May such a rank send references to everything it sends? Neighbours then read
+ * memory that no step of the plan writes. */
+static bool lies_ready(const struct prepared *e)
+{
+	const struct plan *p = &e->plan;
+
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		const struct step *s = &p->steps[i];
+
+		if (s->kind == STEP_RECV && s->dep_count)
 			return false;
 		for (uint32_t d = 0; d < s->dep_count; d++)
 			if (p->steps[p->deps[s->dep_first + d]].kind ==
@@ -41,6 +55,16 @@ static bool lies_ready(const struct prepared *e)
 				return false;
 	}
 	return true;
+}
+
+/* Does each slice of such a rank fit a slot? */
+static bool fits_slots(const struct prepared *e)
+{
+	for (uint32_t i = 0; i < e->npairs; i++)
+		if (e->slice * e->elem_bytes >
+		    e->pairs[i].peer->limits.eager_bytes)
+			return false;
+	return e->plan.nsteps <= FAST_SLICED_STEPS;
 }
 
 /* All slices of a span as one extent */
@@ -138,8 +162,9 @@ dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 
 	if (!may_be_fast(e, comm, call))
 		return DICOMM_SUCCESS;
-	e->may_refer = lies_ready(e);
-	if (e->slices > 1 && !e->may_refer)
+	e->may_refer = is_one_hop(e) && lies_ready(e);
+	e->may_slice = e->slices > 1 && is_one_hop(e) && fits_slots(e);
+	if (e->slices > 1 && !e->may_refer && !e->may_slice)
 		return DICOMM_SUCCESS;
 	e->fast_steps = calloc(p->nsteps + 1, sizeof(*e->fast_steps));
 	if (!e->fast_steps)

@@ -16,6 +16,9 @@
 /* Most bytes of scratch for all slices that are under way at the same time. */
 #define PREPARED_SCRATCH (UINT64_C(32) << 20)
 
+/* Most steps of a plan that the fast path runs slice by slice */
+#define FAST_SLICED_STEPS 32
+
 /* Calls with equal keys share a prepared call. */
 struct call_key {
 	uint8_t function, type;
@@ -80,14 +83,16 @@ struct prepared {
 	 * that they share. */
 	bool incast;
 
-	/* The steps of the fast path, if is_fast: small messages, or whole
-	 * messages by reference. */
+	/* The steps of the fast path, if is_fast: small messages, whole
+	 * messages by reference, or one hop slice by slice. */
 	struct fast_step *fast_steps;
 	uint32_t nfast;
 	bool is_fast;
 	bool may_be_fast; /* once its channels are connected */
 	/* The data to send is ready as a whole and is not written meanwhile. */
 	bool may_refer;
+	/* There are several slices, and none waits for another one. */
+	bool may_slice;
 	uint64_t fast_sent, fast_sent_bytes, fast_received, fast_received_bytes;
 	uint64_t fast_staged_bytes;
 
