@@ -55,7 +55,10 @@ enum tp_class {
 
 enum tp_kind {
 	TP_DATA, /* len bytes: in the line if they fit, else in the data area */
-	TP_REF   /* a struct tp_ref in the line; it refers to len bytes */
+	TP_REF,  /* a struct tp_ref in the line; it refers to len bytes */
+	/* Only found in lines: put() was called with TP_DATA. len bytes in the
+	 * buffer whose number is the first byte of the room. */
+	TP_BUFFER
 };
 
 /* What the receiver will do with the bytes that a reference refers to. */
@@ -86,6 +89,17 @@ struct tp_ref {
 	uint8_t bytes[TP_LINE_ROOM];
 };
 
+/* Buffers in which messages may arrive instead of in the data area of their
+ * slot; the transport sends in them later. */
+#define TP_BUFFERS 16
+struct tp_buffers {
+	const uint8_t *at[TP_BUFFERS]; /* NULL: there is none */
+	uint64_t seq[TP_BUFFERS];      /* of the last message in it */
+	/* A bit for each in which a message has been found; the transport
+	 * clears it when that is released. */
+	uint32_t arrived;
+};
+
 /* The receiver's side of a connected pair. Lines, and data areas, of successive
  * slots are a fixed distance apart. */
 struct tp_inbox {
@@ -93,6 +107,7 @@ struct tp_inbox {
 	const uint8_t *data;
 	size_t line_stride, data_stride; /* bytes */
 	uint32_t slot_mask;              /* slots - 1 */
+	struct tp_buffers *buffers;      /* NULL: the transport has none */
 };
 
 static inline struct tp_line *tp_line(const struct tp_inbox *in, uint64_t slot)
@@ -101,12 +116,37 @@ static inline struct tp_line *tp_line(const struct tp_inbox *in, uint64_t slot)
 				  slot * in->line_stride);
 }
 
+/* Returns the bytes of message seq. NULL if it is a reference, or if its length
+ * or buffer cannot be: the peer writes the line, so each reader has to check it
+ * by this function. */
+static inline const uint8_t *tp_payload(const struct tp_inbox *in, uint64_t seq,
+					const struct tp_line *line)
+{
+	struct tp_buffers *b = in->buffers;
+	uint32_t i = line->room[0];
+
+	if (line->kind == TP_DATA && line->len <= TP_LINE_ROOM)
+		return line->room;
+	if (line->len > in->data_stride)
+		return NULL;
+	if (line->kind == TP_DATA)
+		return in->data + (seq & in->slot_mask) * in->data_stride;
+	if (line->kind != TP_BUFFER || !b || i >= TP_BUFFERS || !b->at[i])
+		return NULL;
+	b->seq[i] = seq;
+	b->arrived |= UINT32_C(1) << i;
+	return b->at[i];
+}
+
 /* The sender's side. */
 struct tp_outbox {
 	_Atomic uint64_t *released; /* messages that the peer has released */
 	/* Where put() writes data, slot after slot, so that the caller can
 	 * prefetch its cache lines. NULL: this core does not write them. */
 	const uint8_t *data;
+	/* How many buffers put() has to write to rather than there; NULL: it
+	 * never has any. */
+	const uint32_t *buffers;
 	size_t data_stride; /* bytes */
 	uint32_t slot_mask; /* slots - 1 */
 };

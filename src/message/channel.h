@@ -61,21 +61,12 @@ static inline dicomm_result_t message_look(struct dicomm_comm *comm,
 	return *line ? DICOMM_SUCCESS : DICOMM_AGAIN;
 }
 
-/* Returns the bytes of a message. NULL if it is a reference, or if its length
- * is more than its slot holds. The peer writes kind and length, so each reader
- * has to check them by this function. */
+/* Returns the bytes of a message, or NULL; see tp_payload(). */
 static inline const uint8_t *message_payload(const struct channel *channel,
 					     uint64_t seq,
 					     const struct tp_line *line)
 {
-	if (__builtin_expect(line->kind != TP_DATA, 0))
-		return NULL;
-	if (line->len <= TP_LINE_ROOM)
-		return line->room;
-	if (__builtin_expect(line->len > channel->in.data_stride, 0))
-		return NULL;
-	return channel->in.data +
-	       (seq & channel->in.slot_mask) * channel->in.data_stride;
+	return tp_payload(&channel->in, seq, line);
 }
 
 /* Logs the error of a message that has neither bytes nor a reference, and

@@ -173,15 +173,15 @@ const struct tp_line *ranks_get(struct rank *r, int peer, enum tp_class c,
 	EXPECT(r, atomic_load(&line->seq) == seq, "message %llu after %llu",
 	       (unsigned long long)atomic_load(&line->seq),
 	       (unsigned long long)seq);
-	if (line->kind == TP_DATA) {
-		EXPECT(r, line->signature == ((uint32_t)seq ^ 0x5a5a), "%#x",
-		       line->signature);
-		*body = line->len <= TP_LINE_ROOM
-				? line->room
-				: in->data + slot * in->data_stride;
-	} else {
+	if (line->kind == TP_REF) {
 		*body = line->room;
+		return line;
 	}
+	EXPECT(r, line->signature == ((uint32_t)seq ^ 0x5a5a), "%#x",
+	       line->signature);
+	*body = tp_payload(in, seq, line);
+	EXPECT(r, *body, "kind %u, %llu bytes", line->kind,
+	       (unsigned long long)line->len);
 	return line;
 }
 

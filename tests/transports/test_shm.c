@@ -1340,42 +1340,60 @@ END_TEST
  * are at the ends. */
 static const struct cma_case {
 	struct shm_rates rates;
-	bool exchange;
+	enum shm_traffic traffic;
 	uint64_t first_most, last; /* first_most 0: it never pays */
 } cma_cases[] = {
 	/* One copy as fast as one of the two of a ring: the first slice, in
 	 * which the two take turns, is what it saves. */
-	{{150000, 18400 * MB_S, 13000 * MB_S, 13500 * MB_S, 700000},
-	 false,
+	{{150000, 18400 * MB_S, 13000 * MB_S, 13500 * MB_S, 700000,
+	  18400 * MB_S},
+	 SHM_ONE_WAY,
 	 16384,
 	 1 << 20},
-	{{160000, 17500 * MB_S, 13700 * MB_S, 13200 * MB_S, 700000},
-	 false,
+	{{160000, 17500 * MB_S, 13700 * MB_S, 13200 * MB_S, 700000,
+	  17500 * MB_S},
+	 SHM_ONE_WAY,
 	 16384,
 	 1 << 20},
-	{{150000, 18400 * MB_S, 13000 * MB_S, 13500 * MB_S, 700000},
-	 true,
+	{{150000, 18400 * MB_S, 13000 * MB_S, 13500 * MB_S, 700000,
+	  18400 * MB_S},
+	 SHM_BOTH_WAYS,
 	 16384,
 	 1 << 20},
 	/* Pages are looked up slowly. */
-	{{40000, 65000 * MB_S, 65000 * MB_S, 13400 * MB_S, 1140000},
-	 false,
+	{{40000, 65000 * MB_S, 65000 * MB_S, 13400 * MB_S, 1140000,
+	  65000 * MB_S},
+	 SHM_ONE_WAY,
 	 0,
 	 0},
-	{{40000, 65000 * MB_S, 65000 * MB_S, 13400 * MB_S, 1140000},
-	 true,
+	{{40000, 65000 * MB_S, 65000 * MB_S, 13400 * MB_S, 1140000,
+	  65000 * MB_S},
+	 SHM_BOTH_WAYS,
 	 0,
 	 0},
 	/* It is forbidden. */
-	{{150000, 18400 * MB_S, 13000 * MB_S, 0, 0}, true, 0, 0},
+	{{150000, 18400 * MB_S, 13000 * MB_S, 0, 0, 18400 * MB_S},
+	 SHM_BOTH_WAYS,
+	 0,
+	 0},
 	/* It costs nothing. */
-	{{150000, 10000 * MB_S, 10000 * MB_S, 40000 * MB_S, 1},
-	 false,
+	{{150000, 10000 * MB_S, 10000 * MB_S, 40000 * MB_S, 1, 10000 * MB_S},
+	 SHM_ONE_WAY,
 	 1024,
 	 1 << 20},
+	/* Slower than a ring of which the sender has the lines */
+	{{150000, 6000 * MB_S, 13000 * MB_S, 9000 * MB_S, 700000, 40000 * MB_S},
+	 SHM_IN_TURN,
+	 0,
+	 0},
+	{{150000, 6000 * MB_S, 13000 * MB_S, 9000 * MB_S, 700000, 40000 * MB_S},
+	 SHM_ONE_WAY,
+	 32768,
+	 1 << 20},
 	/* A little slower than the ring: short ones only. */
-	{{100000, 20000 * MB_S, 20000 * MB_S, 15000 * MB_S, 500000},
-	 false,
+	{{100000, 20000 * MB_S, 20000 * MB_S, 15000 * MB_S, 500000,
+	  20000 * MB_S},
+	 SHM_ONE_WAY,
 	 24576,
 	 60000},
 };
@@ -1385,7 +1403,7 @@ START_TEST(one_copy_pays_where_it_saves_time)
 	const struct cma_case *c = &cma_cases[_i];
 	uint64_t first, last;
 
-	shm_cma_pays(&c->rates, c->exchange, 1 << 20, &first, &last);
+	shm_cma_pays(&c->rates, c->traffic, 1 << 20, &first, &last);
 	if (!c->first_most) {
 		ck_assert_uint_eq(first, UINT64_MAX);
 		return;
@@ -1449,8 +1467,8 @@ END_TEST
 START_TEST(a_process_that_cannot_measure_uses_its_peers_rates)
 {
 	const struct shm_rates half = {.line_ps = 5000};
-	const struct shm_rates one = {7000, 8, 9, 10, 11},
-			       other = {70, 80, 90, 0, 0};
+	const struct shm_rates one = {7000, 8, 9, 10, 11, 12},
+			       other = {70, 80, 90, 0, 0, 80};
 	const struct shm_rates none = {0};
 	struct shm_rates r;
 	int fd = measure_nothing();
@@ -1496,8 +1514,9 @@ static void run_sharing_cores(struct rank *r)
 /* However quick it was measured to be. */
 START_TEST(cma_is_for_ranks_with_a_core_each)
 {
-	const struct shm_rates quick = {150000, 10000 * MB_S, 10000 * MB_S,
-					40000 * MB_S, 1};
+	const struct shm_rates quick = {
+		150000, 10000 * MB_S, 10000 * MB_S, 40000 * MB_S,
+		1,      10000 * MB_S};
 	struct ranks_job job = {.t = shm,
 				.kind = RANKS_PROCESSES,
 				.ranks = 2,

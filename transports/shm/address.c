@@ -16,7 +16,7 @@
 #include "src/base/host.h"
 
 #define MAGIC 0x4d485344u /* "DSHM" */
-#define VERSION 3
+#define VERSION 4
 
 static int hex_digit(char c)
 {

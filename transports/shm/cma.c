@@ -33,14 +33,18 @@ static double bytes_s(uint64_t len, uint64_t bytes_per_s)
 
 /* Returns the seconds that a message takes through the ring. Ranks that send
  * and receive at the same time make both copies of their rings one after the
- * other. If only one side sends, the two copies overlap, except for the first
- * slice. Each slice costs the time of a line. */
-static double ring_s(const struct shm_rates *r, bool exchange, uint64_t len)
+ * other. If one side sends at a time, the two copies overlap, except for the
+ * first slice. Each slice costs the time of a line. Unless only one side ever
+ * sends, it has the lines of its buffers (exchange.h). */
+static double ring_s(const struct shm_rates *r, enum shm_traffic traffic,
+		     uint64_t len)
 {
-	uint64_t fill = r->fill_bytes_per_s, load = r->load_bytes_per_s;
+	uint64_t fill = traffic == SHM_ONE_WAY ? r->fill_bytes_per_s
+					       : r->own_bytes_per_s;
+	uint64_t load = r->load_bytes_per_s;
 	uint64_t slice = len / 4, slices;
 
-	if (exchange)
+	if (traffic == SHM_BOTH_WAYS)
 		return bytes_s(len, fill) + bytes_s(len, load);
 	if (slice > 2 * SLICE_BYTES)
 		slice = 2 * SLICE_BYTES;
@@ -57,15 +61,15 @@ static double cma_s(const struct shm_rates *r, uint64_t len)
 	return (double)r->cma_ps * 1e-12 + bytes_s(len, r->cma_bytes_per_s);
 }
 
-void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
-		  uint64_t *first, uint64_t *last)
+void shm_cma_pays(const struct shm_rates *rates, enum shm_traffic traffic,
+		  uint64_t most, uint64_t *first, uint64_t *last)
 {
 	*first = UINT64_MAX;
 	*last = 0;
 	if (!rates->cma_bytes_per_s)
 		return;
 	for (uint64_t len = LEAST_BYTES; len <= most; len += len / 4) {
-		if (cma_s(rates, len) >= ring_s(rates, exchange, len)) {
+		if (cma_s(rates, len) >= ring_s(rates, traffic, len)) {
 			if (*last)
 				return;
 			continue;

@@ -12,11 +12,17 @@
 struct shm_rates;
 struct shm_segment;
 
+/* What else happens between two ranks while one sends to the other */
+enum shm_traffic {
+	SHM_ONE_WAY,  /* nothing, so it sends in slots */
+	SHM_IN_TURN,  /* the other one sends before and after */
+	SHM_BOTH_WAYS /* the other one sends as much at the same time */
+};
+
 /* Find the range of lengths, up to `most` bytes, for which CMA is faster than
- * the ring. *first is UINT64_MAX if there is none. `exchange`: the receiver
- * sends as much at the same time. */
-void shm_cma_pays(const struct shm_rates *rates, bool exchange, uint64_t most,
-		  uint64_t *first, uint64_t *last);
+ * the ring. *first is UINT64_MAX if there is none. */
+void shm_cma_pays(const struct shm_rates *rates, enum shm_traffic traffic,
+		  uint64_t most, uint64_t *first, uint64_t *last);
 
 /* Returns true if this process can read the memory of the segment's owner. */
 bool shm_cma_works(const struct shm_segment *seg);

@@ -55,7 +55,7 @@ struct duo {
 	_Atomic uint32_t ping __attribute__((aligned(LINE)));
 	_Atomic uint32_t pong __attribute__((aligned(LINE)));
 	uint64_t deadline_ns __attribute__((aligned(LINE)));
-	uint64_t fill_ns; /* written by the sender, handed over by `pong` */
+	uint64_t fill_ns, own_ns; /* of the sender, handed over by `pong` */
 	uint8_t own[PARTS * PART_BYTES] __attribute__((aligned(4096)));
 	uint8_t source[PARTS * PART_BYTES] __attribute__((aligned(4096)));
 	uint8_t copy[PARTS * PART_BYTES] __attribute__((aligned(4096)));
@@ -77,6 +77,7 @@ static const struct shm_rates guess = {
 	.line_ps = 100000,
 	.fill_bytes_per_s = UINT64_C(10000000000),
 	.load_bytes_per_s = UINT64_C(10000000000),
+	.own_bytes_per_s = UINT64_C(10000000000),
 };
 
 static uint64_t now_ns(void)
@@ -126,6 +127,9 @@ static void *sender(void *arg)
 			 * those of a ring. */
 			copy_parts(d->source, d->own);
 			d->fill_ns = now_ns() - start;
+			start = now_ns();
+			copy_parts(d->source, d->own);
+			d->own_ns = now_ns() - start;
 		}
 		atomic_store_explicit(&d->pong, k, memory_order_release);
 	}
@@ -199,6 +203,7 @@ static uint64_t rate(uint64_t ns)
 static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 {
 	uint64_t fill_ns = UINT64_MAX, load_ns = UINT64_MAX;
+	uint64_t own_ns = UINT64_MAX;
 	uint64_t cma_ns = UINT64_MAX, again_ns = UINT64_MAX;
 	uint64_t call_ns = UINT64_MAX;
 	bool cma = true;
@@ -210,6 +215,8 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 		 * lines yet. */
 		if (i && d->fill_ns < fill_ns)
 			fill_ns = d->fill_ns;
+		if (d->own_ns < own_ns)
+			own_ns = d->own_ns;
 		if (i < FILLS)
 			load_all(d, &load_ns);
 		else
@@ -219,6 +226,7 @@ static bool fetch(struct duo *d, uint32_t k, struct shm_rates *r)
 	}
 	r->fill_bytes_per_s = rate(fill_ns);
 	r->load_bytes_per_s = rate(load_ns);
+	r->own_bytes_per_s = rate(own_ns);
 	if (cma && (cma_ns + again_ns) / 2 > call_ns) {
 		r->cma_bytes_per_s = rate((cma_ns + again_ns) / 2 - call_ns);
 		r->cma_ps = call_ns * 1000;
@@ -335,9 +343,10 @@ static void measure_now(void)
 	}
 	close(turn);
 	log_debug("shm: a line takes %" PRIu64 " ps, fills %" PRIu64
-		  " MB/s, loads %" PRIu64 " MB/s, cma %" PRIu64
-		  " MB/s and %" PRIu64 " ns",
+		  " MB/s, or %" PRIu64 " MB/s of what a core has, loads "
+		  "%" PRIu64 " MB/s, cma %" PRIu64 " MB/s and %" PRIu64 " ns",
 		  measured.line_ps, measured.fill_bytes_per_s / 1000000,
+		  measured.own_bytes_per_s / 1000000,
 		  measured.load_bytes_per_s / 1000000,
 		  measured.cma_bytes_per_s / 1000000, measured.cma_ps / 1000);
 }
@@ -373,7 +382,7 @@ void shm_rates_tell(const struct shm_rates *rates)
 	int not_told = NOT_TOLD;
 
 	if (!rates->line_ps || !rates->fill_bytes_per_s ||
-	    !rates->load_bytes_per_s)
+	    !rates->load_bytes_per_s || !rates->own_bytes_per_s)
 		return;
 	if (!atomic_compare_exchange_strong(&telling, &not_told, BEING_TOLD))
 		return;

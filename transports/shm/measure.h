@@ -15,6 +15,9 @@ struct shm_rates {
 	/* from another process; 0: CMA is not possible */
 	uint64_t cma_bytes_per_s;
 	uint64_t cma_ps; /* picoseconds for each call, in addition */
+	/* Copying into lines that this core has, as those of an exchange
+	 * buffer. */
+	uint64_t own_bytes_per_s;
 };
 
 /* Measure once, and return the rates. All are 0 if this process did not get its

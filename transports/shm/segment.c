@@ -26,6 +26,7 @@
 #include "src/base/log.h"
 #include "src/base/memfd.h"
 #include "transports/shm/address.h"
+#include "transports/shm/exchange.h"
 #include "transports/shm/measure.h"
 
 #define MAGIC 0x6d676573636d6964u /* "dimcsegm" */
@@ -64,7 +65,7 @@ static uint64_t header_bytes(uint32_t ranks)
 }
 
 /* A ring is lines, tail, questions and answers, then, from the next page on,
- * the data areas. */
+ * the data areas and as long exchange buffers. */
 static uint64_t ring_data_offset(uint32_t slots)
 {
 	return page_round(slots * sizeof(struct tp_line) +
@@ -76,7 +77,8 @@ static uint64_t ring_data_offset(uint32_t slots)
 static uint64_t ring_bytes(const struct shm_header *head)
 {
 	return page_round(ring_data_offset(head->slots) +
-			  (uint64_t)head->slots * head->slot_bytes);
+			  (uint64_t)(head->slots + SHM_EXCHANGE_BUFFERS) *
+				  head->slot_bytes);
 }
 
 static struct shm_segment **bucket_of(const uint64_t nonce[2])

@@ -49,9 +49,9 @@ struct shm_lengths {
  * the data; only the receiver writes it. */
 struct shm_tail {
 	_Atomic uint64_t released;
-	/* Lengths of messages that the receiver reads by CMA: while it only
-	 * receives, and while it also sends as much. */
-	struct shm_lengths cma_copy, cma_exchange;
+	/* Lengths of messages that the receiver reads by CMA, for each enum
+	 * shm_traffic */
+	struct shm_lengths cma[3];
 	/* Requests so far; see pull.h */
 	_Atomic uint64_t asked;
 	/* The receiver cannot map the sender's allocations. */

@@ -22,6 +22,7 @@
 #include "transports/terms.h"
 #include "transports/shm/address.h"
 #include "transports/shm/cma.h"
+#include "transports/shm/exchange.h"
 #include "transports/shm/measure.h"
 #include "transports/shm/pull.h"
 #include "transports/shm/reference.h"
@@ -63,6 +64,7 @@ struct out {
 	struct shm_tail *tail;
 	struct shm_ring *ring; /* counted in its refs; NULL: not connected */
 	uint64_t questions;    /* of the receiver that were looked at */
+	struct shm_exchange *exchange; /* from the first connection on */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct in {
@@ -310,6 +312,21 @@ static dicomm_result_t peer_attach(struct tp_peer *peer)
 	return DICOMM_SUCCESS;
 }
 
+static uint64_t data_bytes(const struct tp_peer *peer)
+{
+	const struct tp_config *config = &peer->dev->config;
+
+	return (uint64_t)config->slots * config->slot_bytes;
+}
+
+static dicomm_result_t make_exchange(struct out *o)
+{
+	if (!o->exchange)
+		o->exchange = calloc(1, sizeof(*o->exchange));
+	return o->exchange ? DICOMM_SUCCESS
+			   : FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
+}
+
 static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 				       struct tp_outbox *outbox)
 {
@@ -319,6 +336,7 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 	if (atomic_load(&peer->dev->aborted))
 		return DICOMM_ERR_ABORTED;
 	if (!o->ring) {
+		TRY(make_exchange(o));
 		TRY(shm_ring_create(seg, &o->ring));
 		o->lines = o->ring->lines;
 		o->data = o->ring->data;
@@ -326,6 +344,8 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 		o->mask = peer->dev->config.slots - 1;
 		o->slot_bytes = peer->dev->config.slot_bytes;
 		o->limit = peer->dev->config.slots;
+		shm_exchange_ours(o->exchange, o->data + data_bytes(peer),
+				  o->slot_bytes);
 		atomic_store_explicit(directory(seg, peer->rank, c),
 				      o->ring->offset, memory_order_release);
 		/* For its doorbell. Without one, the peer looks now and then,
@@ -337,6 +357,7 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 	*outbox = (struct tp_outbox){
 		.released = &o->tail->released,
 		.data = o->data,
+		.buffers = &o->exchange->count,
 		.data_stride = o->slot_bytes,
 		.slot_mask = (uint32_t)o->mask,
 	};
@@ -344,7 +365,7 @@ static dicomm_result_t shm_connect_out(struct tp_peer *peer, enum tp_class c,
 }
 
 static void announce_lengths(const struct tp_peer *peer, bool works,
-			     bool exchange, struct shm_lengths *out)
+			     enum shm_traffic traffic, struct shm_lengths *out)
 {
 	uint64_t first = UINT64_MAX, last = 0;
 	uint64_t cache = peer->dev->core_cache_bytes;
@@ -355,9 +376,10 @@ static void announce_lengths(const struct tp_peer *peer, bool works,
 		last = UINT64_MAX;
 	} else if (works) {
 		shm_rates_get(&r);
-		shm_cma_pays(&r, exchange,
-			     exchange ? CMA_EXCHANGE_CACHES * cache
-				      : cache / CMA_COPY_PART,
+		shm_cma_pays(&r, traffic,
+			     traffic == SHM_BOTH_WAYS
+				     ? CMA_EXCHANGE_CACHES * cache
+				     : cache / CMA_COPY_PART,
 			     &first, &last);
 	}
 	atomic_store_explicit(&out->last, last, memory_order_relaxed);
@@ -372,8 +394,9 @@ static void announce(const struct tp_peer *peer, struct shm_tail *tail)
 
 	atomic_store_explicit(&tail->maps_nothing, peer->maps_nothing,
 			      memory_order_relaxed);
-	announce_lengths(peer, works, false, &tail->cma_copy);
-	announce_lengths(peer, works, true, &tail->cma_exchange);
+	for (int i = SHM_ONE_WAY; i <= SHM_BOTH_WAYS; i++)
+		announce_lengths(peer, works, (enum shm_traffic)i,
+				 &tail->cma[i]);
 }
 
 static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
@@ -392,8 +415,12 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 			memory_order_acquire);
 		if (!offset)
 			return DICOMM_AGAIN;
+		TRY(make_exchange(&peer->out[c]));
 		TRY(shm_ring_attach(peer->seg, offset, &in->ring));
 		in->tail = in->ring->tail;
+		shm_exchange_theirs(peer->out[c].exchange,
+				    in->ring->data + data_bytes(peer),
+				    peer->dev->config.slot_bytes);
 		announce(peer, in->tail);
 	}
 	inbox->lines = in->ring->lines;
@@ -401,6 +428,7 @@ static dicomm_result_t shm_connect_in(struct tp_peer *peer, enum tp_class c,
 	inbox->data = in->ring->data;
 	inbox->data_stride = peer->dev->config.slot_bytes;
 	inbox->slot_mask = peer->dev->config.slots - 1;
+	inbox->buffers = &peer->out[c].exchange->buffers;
 	return DICOMM_SUCCESS;
 }
 
@@ -452,6 +480,7 @@ static void peer_free(struct tp_peer *peer)
 	for (int c = 0; c < TP_CLASSES; c++) {
 		shm_ring_put(peer->out[c].ring);
 		shm_ring_put(peer->in[c].ring);
+		free(peer->out[c].exchange);
 		free(peer->in[c].pulls);
 	}
 	for (at = &peer->dev->lenders; *at; at = &(*at)->next_lender)
@@ -571,6 +600,7 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 {
 	struct out *o = &peer->out[c];
 	struct tp_line *line;
+	uint8_t *at;
 
 	if (seq > o->limit)
 		TRY(refresh_credits(peer, o, seq));
@@ -580,15 +610,22 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 		memcpy(line->room, body,
 		       shm_ref_how(body) == SHM_MAP ? SHM_MAP_REF_BYTES
 						    : SHM_REF_BYTES);
-	} else if (len <= TP_LINE_ROOM)
+	} else if (len <= TP_LINE_ROOM) {
 		copy_small(line->room, body, len);
-	else if (len <= o->slot_bytes)
-		memcpy(o->data + (seq & o->mask) * o->slot_bytes, body, len);
-	else
+	} else if (len <= o->slot_bytes) {
+		at = shm_exchange_take(o->exchange, peer->in[c].consumed,
+				       line->room);
+		if (at)
+			kind = TP_BUFFER;
+		else
+			at = o->data + (seq & o->mask) * o->slot_bytes;
+		memcpy(at, body, len);
+	} else {
 		return FAIL(DICOMM_ERR_INTERNAL,
 			    "shm: put of %" PRIu64 " bytes into a slot of "
 			    "%" PRIu64,
 			    len, o->slot_bytes);
+	}
 	return deliver(peer, line, seq, signature, kind, len);
 }
 
@@ -632,12 +669,16 @@ static bool shm_flush(struct tp_device *dev)
 
 /* Returns true if the receiver should read this message by CMA. CMA makes a
  * copy; if the receiver would only load the bytes, that does not pay. */
-static bool cma_pays_for(const struct tp_device *dev,
-			 const struct shm_tail *tail, uint64_t len,
-			 enum tp_want want)
+static bool cma_pays_for(const struct tp_peer *peer, enum tp_class c,
+			 uint64_t len, enum tp_want want)
 {
+	const struct tp_device *dev = peer->dev;
+	const struct out *o = &peer->out[c];
+	bool in_turn = shm_exchange_has(o->exchange) * o->slot_bytes >= len;
 	const struct shm_lengths *l =
-		want == TP_WANT_COPY ? &tail->cma_copy : &tail->cma_exchange;
+		&o->tail->cma[want != TP_WANT_COPY ? SHM_BOTH_WAYS
+			      : in_turn            ? SHM_IN_TURN
+						   : SHM_ONE_WAY];
 	uint64_t first = atomic_load_explicit(&l->first, memory_order_acquire);
 
 	if (want == TP_WANT_ANYHOW)
@@ -661,7 +702,7 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 
 		if (!tail)
 			continue;
-		how.cma |= cma_pays_for(peer->dev, tail, len, want);
+		how.cma |= cma_pays_for(peer, (enum tp_class)c, len, want);
 		how.maps &= want == TP_WANT_ANYHOW ||
 			    !atomic_load_explicit(&tail->maps_nothing,
 						  memory_order_relaxed);
