@@ -101,15 +101,15 @@ static dicomm_result_t fast_fail(const struct fast_steps *r,
 
 static __attribute__((noinline)) dicomm_result_t
 fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
-	       uint64_t seq, const uint8_t *src, uint64_t bytes,
-	       dicomm_result_t status)
+	       const uint8_t *src, dicomm_result_t status)
 {
 	struct waiter w = {0};
 
 	while (status == DICOMM_AGAIN) {
 		TRY(fast_wait(r, s, &w));
-		status = message_put_seq(&s->target, r->prep->class, seq,
-					 r->signature, src, bytes);
+		status = message_put_seq(&s->target, r->prep->class,
+					 s->channel->out_base + s->number,
+					 r->signature, src, s->bytes);
 	}
 	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
 }
@@ -117,7 +117,7 @@ fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
 /* The slot of the next message is in the cache of the neighbour that read an
  * old one there. This rank is about to wait, so fetch the slot for writing
  * meanwhile. */
-static void fetch_next_slot(const struct fast_step *s, uint64_t bytes)
+static void fetch_next_slot(const struct fast_step *s)
 {
 	const struct tp_outbox *out = &s->channel->out;
 	uint64_t slot = (s->channel->out_last + 1) & out->slot_mask;
@@ -125,23 +125,22 @@ static void fetch_next_slot(const struct fast_step *s, uint64_t bytes)
 	if (out->buffers && *out->buffers)
 		return;
 	cache_fetch_to_store(out->data + slot * out->data_stride,
-			     bytes < FETCH_BYTES ? bytes : FETCH_BYTES);
+			     s->bytes < FETCH_BYTES ? s->bytes : FETCH_BYTES);
 }
 
 static inline dicomm_result_t fast_send(const struct fast_steps *r,
-					const struct fast_step *s, uint64_t k,
-					const uint8_t *src, uint64_t bytes)
+					const struct fast_step *s,
+					const uint8_t *src)
 {
-	uint64_t seq = s->channel->out_base + s->number + k;
-	dicomm_result_t status = message_put_seq(&s->target, r->prep->class,
-						 seq, r->signature, src, bytes);
+	dicomm_result_t status = message_put_seq(
+		&s->target, r->prep->class, s->channel->out_base + s->number,
+		r->signature, src, s->bytes);
 
-	s->channel->out_last = seq;
+	s->channel->out_last = s->channel->out_base + s->number;
 	if (__builtin_expect(status != DICOMM_SUCCESS, 0))
-		TRY(fast_send_slow(r, s, seq, src, bytes, status));
-	if (bytes > TP_LINE_ROOM && s->channel->out.data &&
-	    k + 1 == r->prep->slices)
-		fetch_next_slot(s, bytes);
+		TRY(fast_send_slow(r, s, src, status));
+	if (s->bytes > TP_LINE_ROOM && s->channel->out.data)
+		fetch_next_slot(s);
 	return DICOMM_SUCCESS;
 }
 
@@ -307,15 +306,22 @@ fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
 	return fast_load(r, s, &in, a, bytes);
 }
 
-static inline dicomm_result_t fast_await(const struct fast_steps *r,
-					 const struct fast_step *s,
-					 uint64_t seq, struct tp_line **out)
+static inline struct tp_line *fast_spin(const struct fast_step *s, uint64_t seq)
 {
 	struct tp_line *line = NULL;
 
 	if (__builtin_expect(s->channel->in.lines != NULL, 1))
 		for (unsigned i = 0; i < s->spin && !line; i++)
 			line = message_arrived(s->channel, seq);
+	return line;
+}
+
+static inline dicomm_result_t fast_await(const struct fast_steps *r,
+					 const struct fast_step *s,
+					 uint64_t seq, struct tp_line **out)
+{
+	struct tp_line *line = fast_spin(s, seq);
+
 	if (__builtin_expect(!line, 0))
 		return fast_arrival(r, s, seq, out);
 	*out = line;
@@ -443,19 +449,110 @@ static dicomm_result_t fast_local(const struct fast_steps *r,
 
 /* ---- slice by slice ---- */
 
-/* Receives slice k. Its sender may have sent one reference to all slices, which
- * is then in *in. */
-static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
-				       const struct fast_step *s, uint64_t k,
-				       uint8_t *dst, const uint8_t *a,
-				       struct message_receive *in)
+/* How far each step is */
+struct fast_sliced {
+	/* [step]: slices that it has sent; all, if the peers have references */
+	uint64_t sent[FAST_SLICED_STEPS];
+	/* [step]: the reference that its sender sent for all slices; until then
+	 * ref_bytes is 0. */
+	struct message_receive refs[FAST_SLICED_STEPS];
+};
+
+/* Sends the next slice of step i. */
+static dicomm_result_t put_slice(const struct fast_steps *r,
+				 struct fast_sliced *run, uint32_t i,
+				 const uint8_t *src)
 {
+	const struct fast_step *s = &r->prep->fast_steps[i];
+	uint64_t at = run->sent[i] * slice_bytes(r);
+	uint64_t seq = s->channel->out_base + s->number + run->sent[i];
+	dicomm_result_t status =
+		message_put_seq(&s->target, r->prep->class, seq, r->signature,
+				src + at, slice_at(r, s, at));
+
+	if (status != DICOMM_SUCCESS)
+		return status;
+	s->channel->out_last = seq;
+	run->sent[i]++;
+	r->comm->stats.messages_sent++;
+	return DICOMM_SUCCESS;
+}
+
+/* Sends slice k of step i, unless it has gone ahead. */
+static dicomm_result_t fast_send_slice(const struct fast_steps *r,
+				       struct fast_sliced *run, uint32_t i,
+				       uint64_t k, const uint8_t *src)
+{
+	const struct fast_step *s = &r->prep->fast_steps[i];
+	struct waiter w = {0};
+	dicomm_result_t status;
+
+	if (run->sent[i] > k)
+		return DICOMM_SUCCESS;
+	while ((status = put_slice(r, run, i, src)) == DICOMM_AGAIN)
+		TRY(fast_wait(r, s, &w));
+	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
+}
+
+/* Sends all that there is room for. */
+static __attribute__((noinline)) dicomm_result_t
+fast_send_ahead(const struct fast_steps *r, struct fast_sliced *run,
+		uint8_t *const buffers[PLAN_BUFFERS])
+{
+	for (uint32_t i = 0; i < r->prep->nfast; i++) {
+		const struct fast_step *s = &r->prep->fast_steps[i];
+		dicomm_result_t status = DICOMM_SUCCESS;
+
+		while (s->kind == STEP_SEND && status == DICOMM_SUCCESS &&
+		       run->sent[i] < r->prep->slices)
+			status = put_slice(r, run, i,
+					   buffers[s->a_buffer] + s->a);
+		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN)
+			return fast_fail(r, s, status);
+	}
+	return DICOMM_SUCCESS;
+}
+
+/* Waits for a slice. Where that lasts, the peer has other work or no core: then
+ * this rank does not keep step with it, but sends ahead before it yields. */
+static __attribute__((noinline)) dicomm_result_t
+fast_await_slice(const struct fast_steps *r, struct fast_sliced *run,
+		 const struct fast_step *s, uint64_t seq,
+		 uint8_t *const buffers[PLAN_BUFFERS], struct tp_line **line)
+{
+	struct waiter w = {0};
+	dicomm_result_t status;
+	bool ahead = false;
+
+	while ((status = message_look(r->comm, s->peer, r->prep->class, seq,
+				      line)) == DICOMM_AGAIN) {
+		if (!ahead && w.polls + 1 >= wait_spin(r->comm)) {
+			TRY(fast_send_ahead(r, run, buffers));
+			ahead = true;
+		}
+		TRY(fast_wait(r, s, &w));
+	}
+	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
+}
+
+/* Receives slice k. */
+static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
+				       struct fast_sliced *run, uint32_t i,
+				       uint64_t k,
+				       uint8_t *const buffers[PLAN_BUFFERS])
+{
+	const struct fast_step *s = &r->prep->fast_steps[i];
+	const uint8_t *a = buffers[s->a_buffer] + s->a;
+	uint8_t *dst = buffers[s->dst_buffer] + s->dst;
 	uint64_t seq = s->channel->in_base + s->number + k;
 	uint64_t at = k * slice_bytes(r);
+	struct message_receive *in = &run->refs[i];
 	struct tp_line *line;
 
 	if (!in->ref_bytes) {
-		TRY(fast_await(r, s, seq, &line));
+		line = fast_spin(s, seq);
+		if (!line)
+			TRY(fast_await_slice(r, run, s, seq, buffers, &line));
 		r->comm->stats.messages_received++;
 		if (k || line->len != s->bytes ||
 		    line->signature != r->signature)
@@ -466,16 +563,6 @@ static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
 	if (!in->left)
 		release_reference(r, s);
 	return DICOMM_SUCCESS;
-}
-
-static dicomm_result_t fast_send_slice(const struct fast_steps *r,
-				       const struct fast_step *s, uint64_t k,
-				       const uint8_t *src)
-{
-	uint64_t at = k * slice_bytes(r);
-
-	r->comm->stats.messages_sent++;
-	return fast_send(r, s, k, src + at, slice_at(r, s, at));
 }
 
 static dicomm_result_t fast_local_slice(const struct fast_steps *r,
@@ -503,24 +590,28 @@ static __attribute__((noinline)) dicomm_result_t
 fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
 	    bool refer)
 {
-	struct message_receive refs[FAST_SLICED_STEPS];
+	const struct prepared *prep = r->prep;
+	struct fast_sliced run;
 
-	for (uint32_t i = 0; i < r->prep->nfast; i++)
-		refs[i].ref_bytes = 0;
-	for (uint64_t k = 0; k < r->prep->slices; k++) {
+	for (uint32_t i = 0; i < prep->nfast; i++) {
+		run.sent[i] = refer ? prep->slices : 0;
+		run.refs[i].ref_bytes = 0;
+	}
+	for (uint64_t k = 0; k < prep->slices; k++) {
 		if (fault_is(r->comm))
 			return fault_report(r->comm);
-		for (uint32_t i = 0; i < r->prep->nfast; i++) {
-			const struct fast_step *s = &r->prep->fast_steps[i];
-			const uint8_t *a = buffers[s->a_buffer] + s->a;
-			uint8_t *dst = buffers[s->dst_buffer] + s->dst;
+		for (uint32_t i = 0; i < prep->nfast; i++) {
+			const struct fast_step *s = &prep->fast_steps[i];
 
-			if (s->kind == STEP_RECV || s->kind == STEP_RECV_REDUCE)
-				TRY(fast_recv_slice(r, s, k, dst, a, &refs[i]));
-			else if (s->kind != STEP_SEND)
+			if (s->kind == STEP_SEND)
+				TRY(fast_send_slice(r, &run, i, k,
+						    buffers[s->a_buffer] +
+							    s->a));
+			else if (s->kind == STEP_RECV ||
+				 s->kind == STEP_RECV_REDUCE)
+				TRY(fast_recv_slice(r, &run, i, k, buffers));
+			else
 				TRY(fast_local_slice(r, s, k, buffers));
-			else if (!refer)
-				TRY(fast_send_slice(r, s, k, a));
 		}
 	}
 	return DICOMM_SUCCESS;
@@ -555,7 +646,7 @@ static inline dicomm_result_t fast_whole(const struct fast_steps *r,
 		switch (s->kind) {
 		case STEP_SEND:
 			if (!refer)
-				TRY(fast_send(r, s, 0, a, s->bytes));
+				TRY(fast_send(r, s, a));
 			break;
 		case STEP_RECV:
 		case STEP_RECV_REDUCE:
