@@ -26,6 +26,9 @@
 /* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
 
+/* Slices that are sent before the peer's slice of the same number is taken */
+#define AHEAD 2
+
 /* One run of a fast call */
 struct fast_steps {
 	struct dicomm_comm *comm;
@@ -478,7 +481,8 @@ static dicomm_result_t put_slice(const struct fast_steps *r,
 	return DICOMM_SUCCESS;
 }
 
-/* Sends slice k of step i, unless it has gone ahead. */
+/* Sends slice k of step i, and some ahead, unless they are sent: the peer finds
+ * the next one when it has taken this one. */
 static dicomm_result_t fast_send_slice(const struct fast_steps *r,
 				       struct fast_sliced *run, uint32_t i,
 				       uint64_t k, const uint8_t *src)
@@ -487,11 +491,17 @@ static dicomm_result_t fast_send_slice(const struct fast_steps *r,
 	struct waiter w = {0};
 	dicomm_result_t status;
 
-	if (run->sent[i] > k)
-		return DICOMM_SUCCESS;
-	while ((status = put_slice(r, run, i, src)) == DICOMM_AGAIN)
-		TRY(fast_wait(r, s, &w));
-	return status == DICOMM_SUCCESS ? status : fast_fail(r, s, status);
+	while (run->sent[i] < r->prep->slices && run->sent[i] <= k + AHEAD) {
+		status = put_slice(r, run, i, src);
+		if (status == DICOMM_AGAIN && run->sent[i] > k)
+			return DICOMM_SUCCESS;
+		if (status == DICOMM_AGAIN)
+			status = fast_wait(r, s, &w);
+		else if (status != DICOMM_SUCCESS)
+			status = fast_fail(r, s, status);
+		TRY(status);
+	}
+	return DICOMM_SUCCESS;
 }
 
 /* Sends all that there is room for. */
