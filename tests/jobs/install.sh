@@ -10,6 +10,7 @@ export TMPDIR
 . "${srcdir:-.}/tests/jobs/perf.sh"
 to=$out/prefix
 examples=$(cd "${srcdir:-.}" && pwd)/examples
+bench=$(cd "${srcdir:-.}" && pwd)/tests/bench
 
 # make TARGET, for that prefix and no other, wherever configure was told to
 make_it() {
@@ -68,6 +69,12 @@ done <<-END
 END
 (cd "$to/bin" && ls ./*_perf) | sed 's|^\./||' | sort >"$out/table"
 sort "$out/links" | cmp -s - "$out/table" || fail "other links than these"
+
+# The program that measures all of this beside MPIs checks its results.
+ops=allreduce,allgather,reduce_scatter,broadcast,alltoall,sendrecv
+"$bench/peers.sh" -p '' -r 1 -o $ops -s 8,100000 -t 0.001 "$to" \
+	>"$out/table" 2>"$out/errors" || fail "peers.sh"
+[ "$(grep -c '^| [18]' "$out/table")" = 12 ] || fail "peers.sh: not 12 rows"
 
 # Each tool has its page, and so have the functions.
 for path in "$to"/bin/*; do
