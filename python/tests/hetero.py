@@ -137,6 +137,12 @@ def heads_that_a_team_of_three_shares_unevenly():
 
 
 @case
+def a_team_whose_ranks_are_not_in_order():
+    """torch numbers the ranks of a group in order, whatever a plan says."""
+    as_one(plan_file(pipeline(8, 1, stage([1, 0], 0, 5))), 3)
+
+
+@case
 def gpipe_blocking_channels_and_all_ways():
     options = [("gpipe", {"way": "direct"}),
                ("gpipe", {"asynchronous": False, "way": "scatter"}),

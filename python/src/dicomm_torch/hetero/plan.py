@@ -29,6 +29,11 @@ class StagePlan:
     def degree(self):
         return len(self.ranks)
 
+    @property
+    def places(self):
+        """The ranks in the order in which torch numbers those of a group."""
+        return sorted(self.ranks)
+
 
 @dataclasses.dataclass(frozen=True)
 class PipelinePlan:

@@ -108,8 +108,8 @@ class Trainer:
                         f"pipelines[{p}].stages[{s}].tp: {stage.degree}:"
                         " teams are of the default group only")
                 self._team = Team(
-                    stage.degree, stage.ranks.index(self._rank),
-                    dist.new_group(list(stage.ranks),
+                    stage.degree, stage.places.index(self._rank),
+                    dist.new_group(stage.places,
                                    use_local_synchronization=True))
         if self.pipeline is None:
             return
@@ -144,7 +144,7 @@ class Trainer:
                 if (number, stage.degree) not in known:
                     known[number, stage.degree] = held_by(
                         factory, number, stage.degree)
-                homes.append((p, stage.ranks, known[number, stage.degree]))
+                homes.append((p, stage.places, known[number, stage.degree]))
             for i, held in enumerate(homes[0][2]):
                 boxes = [(rank, p, *of[i].box(place))
                          for p, ranks, of in homes
