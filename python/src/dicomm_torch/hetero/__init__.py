@@ -9,6 +9,7 @@ docs/hetero.md of libdicomm says how, and what it does not do.
 """
 
 from .comparison import compare, compare_ranks
+from .experts import Experts
 from .failures import StageError
 from .layers import Attention, ColumnLinear, FeedForward, RowLinear, build_all
 from .plan import Plan, PlanError, read_plan
@@ -16,6 +17,6 @@ from .profile import Profile
 from .trainer import Trainer
 
 __all__ = [
-    "Attention", "ColumnLinear", "FeedForward", "Plan", "PlanError", "Profile",
-    "RowLinear", "StageError", "Trainer", "build_all", "compare",
+    "Attention", "ColumnLinear", "Experts", "FeedForward", "Plan", "PlanError",
+    "Profile", "RowLinear", "StageError", "Trainer", "build_all", "compare",
     "compare_ranks", "read_plan"]

@@ -18,7 +18,7 @@ def extents(units, parts):
 
 
 class Team:
-    """The ranks that hold a stage together: this one's place among them, and
+    """Ranks that hold something together: this one's place among them, and
     their process group (None for a team of one, or where nothing runs)."""
 
     def __init__(self, size=1, place=0, group=None):
@@ -30,7 +30,7 @@ class Team:
 ALONE = Team()
 
 
-class _Enter(torch.autograd.Function):
+class Enter(torch.autograd.Function):
     """What all have goes into parts: the gradients of the parts add up."""
 
     @staticmethod
@@ -45,7 +45,7 @@ class _Enter(torch.autograd.Function):
         return grad, None
 
 
-class _Leave(torch.autograd.Function):
+class Leave(torch.autograd.Function):
     """Terms of a sum come out of parts: all get the sum."""
 
     @staticmethod
@@ -75,32 +75,45 @@ class _Join(torch.autograd.Function):
         return grad.narrow(-1, ctx.at, ctx.length).contiguous(), None, None
 
 
-class Split:
-    """How a team holds a parameter: extents of its parts along an axis."""
+# Whom the parts of a parameter are for: the ranks of a stage, or the stages of
+# the pipelines that share experts.
+STAGE, PIPELINES = 0, 1
 
-    def __init__(self, axis, parts):
+
+class Split:
+    """How ranks hold a parameter: extents of their parts along an axis, and
+    which ranks these are."""
+
+    def __init__(self, axis, parts, among=STAGE):
         self.axis = axis
         self.parts = parts
+        self.among = among
 
     def interval(self, place):
         low = sum(self.parts[:place])
         return low, low + self.parts[place]
 
 
-def _keep_part(module, name, axis, parts, team):
+def keep_part(module, name, axis, parts, team, among=STAGE):
     """Leave of a parameter the part of this rank."""
     whole = getattr(module, name)
-    split = Split(axis, parts)
+    split = Split(axis, parts, among)
     low, high = split.interval(team.place)
     part = nn.Parameter(
         whole.detach().narrow(axis, low, high - low).clone(
             memory_format=torch.contiguous_format),
         requires_grad=whole.requires_grad)
-    part.dicomm_split = split
+    part.dicomm_splits = (*getattr(whole, "dicomm_splits", ()), split)
     setattr(module, name, part)
 
 
-class _Parallel(nn.Module):
+class Shared(nn.Module):
+    """What several ranks hold together. split(team, peers) leaves this rank's
+    part: team are the ranks of its stage, peers those of the pipelines that
+    share experts which have the same stage."""
+
+
+class _Parallel(Shared):
     def __init__(self, features_in, features_out, bias, unit, divided, what):
         super().__init__()
         if unit < 1 or divided % unit:
@@ -134,16 +147,18 @@ class ColumnLinear(_Parallel):
         self.gather = gather
         self.parts = [features_out]
 
-    def split(self, team):
+    def split(self, team, peers):
+        if team.size < 2:
+            return
         self.team = team
         self.parts = self._parts(team)
-        _keep_part(self, "weight", 0, self.parts, team)
+        keep_part(self, "weight", 0, self.parts, team)
         if self.bias is not None:
-            _keep_part(self, "bias", 0, self.parts, team)
+            keep_part(self, "bias", 0, self.parts, team)
 
     def forward(self, x):
         if self.team.size > 1:
-            x = _Enter.apply(x, self.team)
+            x = Enter.apply(x, self.team)
         x = F.linear(x, self.weight, self.bias)
         if self.gather and self.team.size > 1:
             x = _Join.apply(x, self.team, self.parts)
@@ -159,14 +174,16 @@ class RowLinear(_Parallel):
         super().__init__(features_in, features_out, bias, unit, features_in,
                          "features_in")
 
-    def split(self, team):
+    def split(self, team, peers):
+        if team.size < 2:
+            return
         self.team = team
-        _keep_part(self, "weight", 1, self._parts(team), team)
+        keep_part(self, "weight", 1, self._parts(team), team)
 
     def forward(self, x):
         x = F.linear(x, self.weight)
         if self.team.size > 1:
-            x = _Leave.apply(x, self.team)
+            x = Leave.apply(x, self.team)
         return x if self.bias is None else x + self.bias
 
 
@@ -203,12 +220,11 @@ class FeedForward(nn.Module):
         return self.out(F.gelu(self.into(x)))
 
 
-def split(layer, team):
-    """Leave of a whole layer what one rank of a team holds."""
-    if team.size > 1:
-        for module in layer.modules():
-            if isinstance(module, _Parallel):
-                module.split(team)
+def split(layer, team, peers=ALONE):
+    """Leave of a whole layer what one rank holds: see Shared."""
+    for module in layer.modules():
+        if isinstance(module, Shared):
+            module.split(team, peers)
     return layer
 
 
@@ -226,28 +242,35 @@ def build_all(factories, seed=0):
 
 
 class Held:
-    """A parameter as some team holds it. shape is that of the whole."""
+    """A parameter as ranks hold it. shape is that of the whole."""
 
     def __init__(self, name, parameter):
         self.name = name
-        self.split = getattr(parameter, "dicomm_split", None)
+        self.splits = getattr(parameter, "dicomm_splits", ())
         self.shape = list(parameter.shape)
         self.dtype = parameter.dtype
-        if self.split:
-            self.shape[self.split.axis] = sum(self.split.parts)
+        for split in self.splits:
+            self.shape[split.axis] = sum(split.parts)
 
-    def box(self, place):
-        """(lo, hi) of what a rank of the team has."""
+    @property
+    def spread(self):
+        """Do pipelines that share experts have a part of it each?"""
+        return any(split.among == PIPELINES for split in self.splits)
+
+    def box(self, places):
+        """(lo, hi) of what a rank has. places are its place in its stage, and
+        that of its pipeline among those that share experts."""
         lo, hi = [0] * len(self.shape), list(self.shape)
-        if self.split:
-            axis = self.split.axis
-            lo[axis], hi[axis] = self.split.interval(place)
+        for split in self.splits:
+            axis = split.axis
+            lo[axis], hi[axis] = split.interval(places[split.among])
         return lo, hi
 
 
-def held_by(factory, number, degree):
-    """What a team of a degree holds of a layer, without making it."""
-    layer = split(build(factory, 0, number, "meta"), Team(degree))
+def held_by(factory, number, degree, peers=1):
+    """What a stage of a degree, of so many pipelines that share experts, holds
+    of a layer, without making it."""
+    layer = split(build(factory, 0, number, "meta"), Team(degree), Team(peers))
     return [Held(f"{number}.{name}", parameter)
             for name, parameter in layer.named_parameters()
             if parameter.requires_grad]

@@ -52,7 +52,8 @@ class PipelinePlan:
 class Plan:
     """All pipelines. global_batch is in sequences, of `sequence` tokens; zero
     is the stage of ZeRO, 0 for none; ahead is described in
-    schedule.passes()."""
+    schedule.passes(). So many pipelines as experts says, one after the other,
+    share the experts of each layer; capacity is described in Experts."""
 
     pipelines: typing.Tuple[PipelinePlan, ...]
     schedule: str
@@ -61,6 +62,8 @@ class Plan:
     zero: int
     file: str
     ahead: int = 0
+    experts: int = 1
+    capacity: float = 0.0
 
     @property
     def layers(self):
@@ -74,6 +77,13 @@ class Plan:
         """The part of the global batch that a pipeline has. All sequences
         are equally long, so it is that of the tokens."""
         return self.pipelines[pipeline].sequences / self.global_batch
+
+    def peers(self, pipeline, stage):
+        """The ranks of a stage of all pipelines that share experts with one,
+        itself included, of which each has degree 1, in torch's order."""
+        first = pipeline - pipeline % self.experts
+        return sorted(self.pipelines[p].stages[stage].ranks[0]
+                      for p in range(first, first + self.experts))
 
     def find(self, rank):
         """(pipeline, stage) of a rank; (None, None) if it has no part."""
@@ -183,14 +193,39 @@ class _Reader:
         for i, (item, pipeline) in enumerate(zip(items, pipelines)):
             self.weight(item, f"{path}[{i}]", pipeline.sequences / batch)
         experts = self.number(table, "expert_parallel", "", 1, 1)
-        if experts != 1:
+        if len(pipelines) % experts:
             self.fail("expert_parallel", experts,
-                      "1: pipelines that share experts are not trained")
+                      f"a divisor of the {len(pipelines)} pipelines")
+        for i, pipeline in enumerate(pipelines):
+            self.in_step(f"{path}[{i}]", pipeline,
+                         i - i % experts, pipelines[i - i % experts])
         return Plan(
             tuple(pipelines), schedule, batch,
             self.number(table, "sequence", "", 1),
             self.number(table, "zero", "", 0, 0), self.file,
-            self.number(table, "ahead", "", 0, 0))
+            self.number(table, "ahead", "", 0, 0), experts,
+            self.capacity(table))
+
+    def capacity(self, table):
+        value, path = self.get(table, "capacity", "", 0.0)
+        if type(value) not in (int, float) or (value and not value >= 1):
+            self.fail(path, value, "a number from 1 on, or 0 for no limit")
+        return float(value)
+
+    def in_step(self, where, pipeline, other, like):
+        """Do two pipelines that share experts exchange tokens alike?"""
+        def same(place, value, wanted):
+            if value != wanted:
+                self.fail(f"{where}.{place}", value, f"{wanted}, as of"
+                          f" pipelines[{other}], with which it shares experts")
+
+        same("micro_batch", pipeline.micro_batch, like.micro_batch)
+        same("micro_batches", pipeline.micro_batches, like.micro_batches)
+        for s, (mine, its) in enumerate(zip(pipeline.stages, like.stages)):
+            same(f"stages[{s}].layers", [mine.first, mine.last],
+                 [its.first, its.last])
+            # It would exchange tokens once more.
+            same(f"stages[{s}].recompute", mine.recompute, its.recompute)
 
 
 def read_plan(file):
@@ -201,6 +236,29 @@ def read_plan(file):
         except ValueError as error:
             raise PlanError(f"{file}: no JSON: {error}") from None
     return _Reader(str(file)).plan(table)
+
+
+def check_experts(plan, counts):
+    """Can experts be shared as a plan says? counts has the numbers of experts
+    of each layer, a list. Raises PlanError."""
+    reader = _Reader(plan.file)
+    if plan.experts == 1:
+        return
+    if not any(counts):
+        reader.fail("expert_parallel", plan.experts,
+                    "1: no layer has experts")
+    for layer, experts in enumerate(counts):
+        for count in experts:
+            if count % plan.experts:
+                reader.fail("expert_parallel", plan.experts,
+                            f"a divisor of the {count} experts of layer"
+                            f" {layer}")
+    for p, pipeline in enumerate(plan.pipelines):
+        for s, stage in enumerate(pipeline.stages):
+            if stage.degree > 1 and any(counts[stage.first:stage.last + 1]):
+                reader.fail(
+                    f"pipelines[{p}].stages[{s}].tp", stage.degree,
+                    "1: experts of pipelines that share them are not split")
 
 
 def check_plan(plan, layers, ranks):

@@ -10,9 +10,10 @@ from torch.utils.checkpoint import checkpoint
 
 from .._communicator import Communicator
 from . import channels, schedule
+from .experts import Experts
 from .failures import Inquest
 from .layers import ALONE, Team, build, held_by, split
-from .plan import check_plan
+from .plan import check_experts, check_plan
 from .redistribution import Moved, Redistribution
 
 _numbers = itertools.count()
@@ -25,7 +26,8 @@ class Trainer:
     of one tensor that gives one. What it has of ColumnLinear and RowLinear is
     shared by the ranks of its stage. loss(output, targets) is the mean over a
     micro-batch, whose sequences are equally long. activation is the shape of
-    what goes from layer to layer, of one sequence; dtype its type.
+    what goes from layer to layer, of one sequence; dtype its type. Experts of
+    layers are shared by the pipelines that share experts in the plan.
 
     weights is "tokens" for the mean over the global batch, or "equal" for the
     mean over the means of the pipelines, which is something else where their
@@ -53,6 +55,12 @@ class Trainer:
                              f" dicomm, not {dist.get_backend(group)}")
         self._rank, self._ranks = self._home.rank, self._home.size
         check_plan(plan, len(layers), self._ranks)
+        self._experts = [
+            [module.count for module in build(
+                factory, seed, number, "meta").modules()
+             if isinstance(module, Experts)]
+            for number, factory in enumerate(layers)]
+        check_experts(plan, self._experts)
         self.plan = plan
         self._group = group
         self._loss = loss
@@ -98,25 +106,31 @@ class Trainer:
 
     def _make_layers(self, factories, seed):
         self.layers = torch.nn.ModuleDict()
-        self._team = ALONE
-        for p, pipeline in enumerate(self.plan.pipelines):
-            for s, stage in enumerate(pipeline.stages):
-                if self._rank not in stage.ranks or stage.degree == 1:
-                    continue
-                if self._group is not dist.group.WORLD:
-                    raise NotImplementedError(
-                        f"pipelines[{p}].stages[{s}].tp: {stage.degree}:"
-                        " teams are of the default group only")
-                self._team = Team(
-                    stage.degree, stage.places.index(self._rank),
-                    dist.new_group(stage.places,
-                                   use_local_synchronization=True))
+        self._team = self._peers = ALONE
         if self.pipeline is None:
             return
         mine = self._stage_plan()
+        where = f"pipelines[{self.pipeline}].stages[{self.stage}].tp"
+        self._team = self._make_team(mine.places, where)
+        if any(self._experts[mine.first:mine.last + 1]):
+            self._peers = self._make_team(
+                self.plan.peers(self.pipeline, self.stage), "expert_parallel")
         for number in range(mine.first, mine.last + 1):
-            layer = split(build(factories[number], seed, number), self._team)
+            layer = split(build(factories[number], seed, number), self._team,
+                          self._peers)
+            for module in layer.modules():
+                if isinstance(module, Experts) and self.plan.capacity:
+                    module.capacity = self.plan.capacity
             self.layers[str(number)] = layer.to(self._home.place)
+
+    def _make_team(self, ranks, where):
+        if len(ranks) == 1:
+            return ALONE
+        if self._group is not dist.group.WORLD:
+            raise NotImplementedError(
+                f"{where}: {len(ranks)}: teams are of the default group only")
+        return Team(len(ranks), ranks.index(self._rank), dist.new_group(
+            ranks, use_local_synchronization=True))
 
     def _stage_plan(self):
         return self.plan.pipelines[self.pipeline].stages[self.stage]
@@ -137,31 +151,37 @@ class Trainer:
         known = {}
         mine = dict(self.named_parameters())
         for number, factory in enumerate(factories):
-            homes = []  # (pipeline, its ranks, what they hold)
+            homes = []  # (pipeline, its ranks, their peers, what they hold)
             for p, pipeline in enumerate(self.plan.pipelines):
-                stage = next(stage for stage in pipeline.stages
-                             if stage.first <= number <= stage.last)
+                s, stage = next((s, stage)
+                                for s, stage in enumerate(pipeline.stages)
+                                if stage.first <= number <= stage.last)
                 if (number, stage.degree) not in known:
                     known[number, stage.degree] = held_by(
-                        factory, number, stage.degree)
-                homes.append((p, stage.places, known[number, stage.degree]))
-            for i, held in enumerate(homes[0][2]):
-                boxes = [(rank, p, *of[i].box(place))
-                         for p, ranks, of in homes
+                        factory, number, stage.degree, self.plan.experts)
+                homes.append((p, stage.places, self.plan.peers(p, s),
+                              known[number, stage.degree]))
+            for i, held in enumerate(homes[0][3]):
+                # Experts have one gradient of the pipelines that share them,
+                # whose parts of the batch are equal.
+                share = self.plan.experts if held.spread else 1
+                weights = self._weights[::share]
+                boxes = [(rank, p // share, *of[i].box(
+                             (place, peers.index(rank) if share > 1 else 0)))
+                         for p, ranks, peers, of in homes
                          for place, rank in enumerate(ranks)]
                 if len(boxes) < 2:
                     continue
                 first = [box for box in boxes if box[1] == 0]
-                if not held.split:  # one rank is enough to get it from
+                if not held.splits:  # one rank is enough to get it from
                     first = first[:1]
                 values.append(Moved(
                     f"value of {held.name}", held.dtype, held.shape,
                     self._own(first), self._own(boxes)))
                 gradients.append(Moved(
                     f"gradient of {held.name}", held.dtype, held.shape,
-                    self._own(first if len(homes) == 1 else boxes),
-                    self._own(boxes),
-                    self._weights if len(homes) > 1 else None))
+                    self._own(first if weights == [1] else boxes),
+                    self._own(boxes), None if weights == [1] else weights))
                 self._held.append(mine.get(held.name))
         self._copies = [known[key] for key in sorted(known)]
         self._sum = self._align = None
@@ -330,27 +350,24 @@ class Trainer:
     def _unequal_copies(self):
         cuts = {}
         for held in itertools.chain.from_iterable(self._copies):
-            known = cuts.setdefault(held.name, set())
-            if held.split:
-                for place in range(len(held.split.parts)):
-                    known.update(held.split.interval(place))
+            for split in held.splits:
+                known = cuts.setdefault(held.name, {}).setdefault(
+                    split.axis, set())
+                for place in range(len(split.parts)):
+                    known.update(split.interval(place))
         mine = {}
         for name, parameter in self.named_parameters():
             values = parameter.detach().cpu()
-            of = getattr(parameter, "dicomm_split", None)
-            at = sorted(cuts.get(name, ()))
-            if not at:
-                pieces = {(0, 0): values}
-            else:
-                axis, low = self._axis_of(name), 0
-                if of:
-                    low = of.interval(self._team.place)[0]
-                high = low + values.shape[axis]
+            pieces = {(): values}  # by what they are of each axis
+            for axis, at in sorted(cuts.get(name, {}).items()):
+                low = self._low(parameter, axis)
+                high, at = low + values.shape[axis], sorted(at)
                 pieces = {
-                    (a, b): values.narrow(axis, a - low, b - a)
+                    (*key, (a, b)): piece.narrow(axis, a - low, b - a)
+                    for key, piece in pieces.items()
                     for a, b in zip(at, at[1:]) if low <= a and b <= high}
-            for interval, piece in pieces.items():
-                mine[name, interval] = hashlib.sha256(
+            for intervals, piece in pieces.items():
+                mine[name, intervals] = hashlib.sha256(
                     piece.contiguous().view(torch.uint8).numpy().tobytes()
                 ).hexdigest()
         every = [None] * self._ranks
@@ -362,10 +379,12 @@ class Trainer:
                     unequal.add(key[0])
         return sorted(unequal)
 
-    def _axis_of(self, name):
-        return next(held.split.axis
-                    for held in itertools.chain.from_iterable(self._copies)
-                    if held.name == name and held.split)
+    def _low(self, parameter, axis):
+        """Where this rank's part of an axis begins in the whole."""
+        return sum(
+            split.interval((self._team.place, self._peers.place)[split.among])
+            [0] for split in getattr(parameter, "dicomm_splits", ())
+            if split.axis == axis)
 
     def explain(self):
         """Which ways activations and gradients take, for people."""
@@ -377,9 +396,10 @@ class Trainer:
     def _abort(self):
         for communicator in (*self._boundaries.communicators, self._home):
             communicator.abort()
-        team = getattr(self._team.group, "_communicator", None)
-        if team:
-            team.abort()
+        for team in self._team, self._peers:
+            communicator = getattr(team.group, "_communicator", None)
+            if communicator:
+                communicator.abort()
 
     def close(self):
         """End what the trainer has made, before the end of the group. Also
