@@ -10,6 +10,9 @@ Without a plan one process trains it whole, with the same losses:
 
 It learns the text that --text names, by default the licence.
 
+--experts N makes the blocks mixtures of so many experts, which the pipelines of
+examples/plans/experts.json share.
+
 --profile FILE also measures its layers with as many ranks as the plan has, for
 `dicomm-plan simulate --profile`; --layer-ms MS makes each layer sleep so long
 in the forward pass of a sequence and twice as long in the backward pass, the
@@ -31,6 +34,7 @@ import torch.nn.functional as F
 from dicomm_torch import hetero
 
 HIDDEN, HEADS, BLOCKS, TOKENS, BATCH = 32, 4, 4, 32, 8
+ACTIVE = 2  # experts of a token
 TOP = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -46,11 +50,13 @@ class Embedding(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, experts=0):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
         self.attention = hetero.Attention(HIDDEN, HEADS)
-        self.feed_forward = hetero.FeedForward(HIDDEN, 4 * HIDDEN)
+        self.feed_forward = (
+            hetero.Experts(HIDDEN, 2 * HIDDEN, experts, ACTIVE) if experts
+            else hetero.FeedForward(HIDDEN, 4 * HIDDEN))
 
     def forward(self, x):
         x = x + self.attention(self.norm1(x))
@@ -94,9 +100,9 @@ class Paced(nn.Module):
             self.layer(x), self.seconds * len(x) / degree)
 
 
-def layers(characters, layer_ms=0.0):
+def layers(characters, layer_ms=0.0, experts=0):
     """Functions that make each layer."""
-    made = [lambda: Embedding(characters), *[Block] * BLOCKS,
+    made = [lambda: Embedding(characters), *[lambda: Block(experts)] * BLOCKS,
             lambda: Head(characters)]
     if not layer_ms:
         return made
@@ -129,9 +135,9 @@ def optimizer_of(parameters):
     return torch.optim.AdamW(parameters, lr=3e-3, eps=1e-6)
 
 
-def train_alone(text, steps, layer_ms=0.0):
+def train_alone(text, steps, layer_ms=0.0, experts=0):
     """One process; yields the loss of each step."""
-    model = hetero.build_all(layers(len(text.characters), layer_ms))
+    model = hetero.build_all(layers(len(text.characters), layer_ms, experts))
     optimizer = optimizer_of(model.parameters())
     for step in range(steps):
         inputs, targets = text.batch(step)
@@ -142,11 +148,13 @@ def train_alone(text, steps, layer_ms=0.0):
         yield loss.item()
 
 
-def train(text, steps, plan, layer_ms=0.0, between=None, **options):
+def train(text, steps, plan, layer_ms=0.0, between=None, experts=0,
+          **options):
     """This rank of a plan; yields the loss of each step. between(step) is
     called before each of them."""
     trainer = hetero.Trainer(
-        hetero.read_plan(plan), layers(len(text.characters), layer_ms),
+        hetero.read_plan(plan), layers(len(text.characters), layer_ms,
+                                       experts),
         loss_of, (TOKENS, HIDDEN), **options)
     # A rank that the plan does not use has nothing to optimize.
     parameters = trainer.parameters()
@@ -205,8 +213,15 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--text", default=TOP / "LICENSE")
     parser.add_argument("--layer-ms", type=float, default=0.0)
+    parser.add_argument("--experts", type=int, default=0, metavar="N")
     parser.add_argument("--profile", metavar="FILE")
     arguments = parser.parse_args()
+    if arguments.experts and arguments.experts < ACTIVE:
+        parser.error(f"--experts {arguments.experts}: wanted 0, or {ACTIVE}"
+                     " or more")
+    if arguments.experts and arguments.profile:
+        parser.error("--profile: wanted no --experts: a profile does not tell"
+                     " of experts")
     if arguments.layer_ms < 0:
         parser.error(f"--layer-ms {arguments.layer_ms}: wanted 0 or more")
     if arguments.profile and not (arguments.plan and arguments.steps > 2):
@@ -215,7 +230,8 @@ def main():
     torch.set_num_threads(1)
     if not arguments.plan:
         for step, loss in enumerate(train_alone(
-                text, arguments.steps, arguments.layer_ms)):
+                text, arguments.steps, arguments.layer_ms,
+                arguments.experts)):
             print(f"step {step}: loss {loss:.7f}", flush=True)
         return
     torch.distributed.init_process_group("dicomm")
@@ -225,7 +241,7 @@ def main():
                         max(3, -(-arguments.steps // 3)))
     for step, loss in enumerate(
             train(text, arguments.steps, arguments.plan, arguments.layer_ms,
-                  timing.between if timing else None)):
+                  timing.between if timing else None, arguments.experts)):
         if os.environ["RANK"] == "0":
             print(f"step {step}: loss {loss:.7f}", flush=True)
     if timing:

@@ -44,8 +44,8 @@ def text():
     return gpt.Text(TOP / "LICENSE")
 
 
-def alone(steps):
-    return list(gpt.train_alone(text(), steps))
+def alone(steps, **options):
+    return list(gpt.train_alone(text(), steps, **options))
 
 
 def begin(store, rank, n, seconds=60):
@@ -58,6 +58,7 @@ def _train(store, rank, n, plan, steps, options, device_of):
     if rank in device_of:
         os.environ["DICOMM_DEVICE"] = device_of[rank]
     begin(store, rank, n)
+    torch.set_default_dtype(options.get("dtype", torch.float32))
     return list(gpt.train(text(), steps, plan, **options))
 
 
@@ -198,6 +199,183 @@ def a_rank_on_an_opencl_device():
         assert apart < RELATIVE, f"rank {rank}: {apart:.3g}"
 
 
+# -- experts ------------------------------------------------------------------
+
+EXPERTS = 8
+
+
+def _sharing(micro_batches, cuts, *of_ranks, **more):
+    """Pipelines with the same cuts of the layers, one for each tuple of
+    ranks."""
+    return [pipeline(1, micro_batches, *[
+        stage([rank], first, last, **more)
+        for rank, (first, last) in zip(line, cuts)]) for line in of_ranks]
+
+
+ONE, TWO = [(0, 5)], [(0, 2), (3, 5)]
+
+
+@case
+def experts_on_two_and_on_four_ranks():
+    """Ranks are in another order than pipelines, and one plan has two groups
+    that share experts each, with unlike parts of the batch."""
+    reference = alone(STEPS // 2, experts=EXPERTS)
+    for share, plan in (
+            (2, _sharing(4, ONE, [1], [0])),
+            (4, _sharing(2, ONE, [3], [0], [2], [1])),
+            (2, [*_sharing(3, ONE, [3], [0], recompute=True),
+                 *_sharing(1, ONE, [1], [2])])):
+        apart = deviation(
+            trained(plan_file(*plan, expert_parallel=share), STEPS // 2,
+                    experts=EXPERTS), reference)
+        assert apart < RELATIVE, f"{plan}: losses differ by {apart:.3g}"
+
+
+@case
+def experts_of_two_stages():
+    reference = alone(STEPS // 2, experts=EXPERTS)
+    own = plan_file(*_sharing(4, TWO, [0, 3], [2, 1], recompute=True),
+                    expert_parallel=2, schedule="gpipe")
+    for plan, more in ((PLANS / "experts.json", {}),
+                       (PLANS / "experts.json", {"ahead": 1}),
+                       (own, {"asynchronous": False})):
+        apart = deviation(trained(plan, STEPS // 2, experts=EXPERTS,
+                                  **more), reference)
+        assert apart < RELATIVE, f"{plan} {more}: {apart:.3g}"
+
+
+@case
+def experts_as_exactly_as_float64_tells():
+    """A token that goes to another expert for a rounding would hide what is
+    wrong a little."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        reference = alone(STEPS // 2, experts=EXPERTS)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    apart = deviation(trained(PLANS / "experts.json", STEPS // 2,
+                              experts=EXPERTS, dtype=torch.float64), reference)
+    assert apart < 1e-11, f"{apart:.3g}"
+
+
+@case
+def experts_that_a_stage_shares_or_that_are_beside_such_a_stage():
+    beside = [pipeline(1, 4, stage([0], 0, 4), stage([2, 1], 5, 5)),
+              pipeline(1, 4, stage([4], 0, 4), stage([3], 5, 5))]
+    reference = alone(STEPS // 2, experts=EXPERTS)
+    for plan, share in ((beside, 2), (
+            [pipeline(1, 3, stage([0, 1, 2], 0, 5)),
+             pipeline(5, 1, stage([3], 0, 5, recompute=True))], 1)):
+        apart = deviation(
+            trained(plan_file(*plan, expert_parallel=share), STEPS // 2,
+                    experts=EXPERTS), reference)
+        assert apart < RELATIVE, f"{plan}: {apart:.3g}"
+
+
+def _micro_batches_alone(steps, size, capacity):
+    """One process that trains micro-batches, of which each drops tokens."""
+    lines, losses = text(), []
+    model = hetero.build_all(gpt.layers(len(lines.characters), 0.0, EXPERTS))
+    for module in model.modules():
+        if isinstance(module, hetero.Experts):
+            module.capacity = capacity
+    optimizer = gpt.optimizer_of(model.parameters())
+    for step in range(steps):
+        inputs, targets = lines.batch(step)
+        optimizer.zero_grad()
+        every = [gpt.loss_of(model(x), y) * size / gpt.BATCH
+                 for x, y in zip(inputs.split(size), targets.split(size))]
+        sum(every).backward()
+        optimizer.step()
+        losses.append(sum(every).item())
+    return losses
+
+
+@case
+def experts_drop_what_is_beyond_the_capacity_of_the_plan():
+    pipelines = json.loads((PLANS / "experts.json").read_text())["pipelines"]
+    plan = plan_file(*pipelines, expert_parallel=2, capacity=1.25)
+    losses = trained(plan, STEPS // 2, experts=EXPERTS)
+    apart = deviation(losses, _micro_batches_alone(STEPS // 2, 2, 1.25))
+    assert apart < RELATIVE, f"{apart:.3g}"
+    apart = deviation(losses, alone(STEPS // 2, experts=EXPERTS))
+    assert apart > 10 * RELATIVE, f"nothing is dropped: {apart:.3g}"
+
+
+def _by_hand(experts, x, capacity):
+    """What a mixture of experts makes of tokens, one by one."""
+    probabilities = experts.router(x).softmax(-1)
+    taken = {e: [] for e in range(experts.count)}
+    for t, row in enumerate(probabilities.tolist()):
+        best = sorted(range(len(row)), key=lambda e: -row[e])[:experts.active]
+        whole = sum(row[e] for e in best) if experts.renormalize else 1
+        for e in best:
+            taken[e].append((row[e] / whole, t))
+    y = torch.zeros_like(x)
+    for e, tokens in taken.items():
+        for gate, t in sorted(tokens, reverse=True)[:capacity]:
+            z = experts.into[e] @ x[t]
+            z = (nn.functional.silu(experts.gate[e] @ x[t]) * z
+                 if experts.gated else nn.functional.gelu(z))
+            y[t] += gate * (experts.out[e] @ z)
+    return y
+
+
+@case
+def experts_compute_what_their_tokens_would_one_by_one():
+    torch.manual_seed(3)
+    x = torch.randn(40, 6, dtype=torch.float64)
+    for gated, renormalize, capacity, most in (
+            (False, True, 0.0, 40), (True, False, 0.0, 40),
+            (True, True, 1.0, 16), (False, False, 1.15, 19)):
+        experts = hetero.Experts(6, 10, 5, 2, gated, renormalize,
+                                 capacity).double()
+        with torch.no_grad():
+            apart = (experts(x.view(4, 10, 6)).view(40, 6)
+                     - _by_hand(experts, x, most)).abs().max()
+            assert apart < 1e-14, (gated, renormalize, capacity, apart)
+    for arguments, words in (((5, 6), "active 6: wanted 1 to the 5 experts"),
+                             ((5, 2, False, True, 0.5), "capacity 0.5")):
+        try:
+            hetero.Experts(6, 10, *arguments)
+        except ValueError as error:
+            assert words in str(error)
+            continue
+        raise AssertionError(f"{arguments} are taken")
+
+
+def _refused(store, rank, n, plans, experts):
+    begin(store, rank, n)
+    told = []
+    for plan in plans:
+        try:
+            next(gpt.train(text(), 1, plan, experts=experts))
+        except hetero.PlanError as error:
+            told.append(str(error))
+    dist.destroy_process_group()
+    return told
+
+
+@case
+def experts_that_cannot_be_shared_so_are_refused_by_all():
+    split = plan_file(
+        pipeline(1, 4, stage([0, 1], 0, 5)),
+        pipeline(1, 4, stage([2], 0, 5)), expert_parallel=2)
+    thirds = plan_file(
+        *_sharing(2, ONE, [0], [1], [2]), expert_parallel=3, global_batch=6)
+    for experts, words in (
+            (EXPERTS, ["pipelines[0].stages[0].tp: 2: wanted 1: experts of",
+                       "expert_parallel: 3: wanted a divisor of the 8 experts"
+                       " of layer 1"]),
+            (0, ["expert_parallel: 2: wanted 1: no layer has experts",
+                 "expert_parallel: 3: wanted 1: no layer has experts"])):
+        for told in ranks.values(
+                ranks.run(3, _refused, [split, thirds], experts)):
+            assert len(told) == 2, told
+            for text, wanted in zip(told, words):
+                assert wanted in text, told
+
+
 # -- profiles -----------------------------------------------------------------
 
 SLEEP_MS = 3.0
@@ -282,11 +460,12 @@ def layers_of(make, number, degree):
 
 # -- failures -----------------------------------------------------------------
 
-def _until_it_fails(store, rank, n, plan, culprit, seconds, before):
+def _until_it_fails(store, rank, n, plan, culprit, seconds, before,
+                    experts=0):
     """Train until an exception, which one rank brings about before its third
     step; returns (kind, text, culprits, seconds that it took)."""
     begin(store, rank, n, seconds)
-    steps = gpt.train(text(), 1000, plan, grace_s=5)
+    steps = gpt.train(text(), 1000, plan, experts=experts, grace_s=5)
     for _ in range(3):
         next(steps)
     began = time.monotonic()
@@ -333,6 +512,14 @@ def a_killed_stage_is_named_by_all():
                           seconds=100)
         assert every[culprit].status == -signal.SIGKILL
         _named(every, culprit, where)
+
+
+@case
+def a_killed_stage_is_named_by_those_that_share_its_experts():
+    every = ranks.run(4, _until_it_fails, PLANS / "experts.json", 1, 60, _kill,
+                      EXPERTS, seconds=100)
+    assert every[1].status == -signal.SIGKILL
+    _named(every, 1, "rank 1 (pipeline 0, stage 1)")
 
 
 @case
@@ -411,8 +598,17 @@ def a_wrong_plan_is_refused_by_place_and_value():
     for change, words in (
             (lambda p: stages(p)[1].update(layers=[2, 5]),
              "pipelines[0].stages[1].layers: [2, 5]: wanted 3 first"),
+            (lambda p: p.update(expert_parallel=3),
+             "expert_parallel: 3: wanted a divisor of the 2 pipelines"),
             (lambda p: p.update(expert_parallel=2),
-             "expert_parallel: 2: wanted 1: pipelines that share experts"),
+             "pipelines[1].micro_batch: 2: wanted 1, as of pipelines[0], with"
+             " which it shares experts"),
+            (lambda p: p.update(expert_parallel=2, pipelines=[{
+                **line, "micro_batch": 1, "micro_batches": 4}
+                for line in p["pipelines"]]),
+             "pipelines[1].stages[0].layers: [0, 5]: wanted [0, 2], as of"),
+            (lambda p: p.update(capacity=0.5),
+             "capacity: 0.5: wanted a number from 1 on"),
             (lambda p: stages(p)[0].update(tp=3),
              "pipelines[0].stages[0].tp: 3: wanted 2"),
             (lambda p: stages(p)[1].update(ranks=[0]),
