@@ -343,6 +343,28 @@ static bool group_bytes(struct costing *k, const struct cost_group *g,
 	return true;
 }
 
+/* Which of the sums of experts leave a node, of whichever group its pipelines
+ * are: crowd[node] of them. last has room for each node, too. */
+static void count_sums(const struct costing *k, const uint32_t *rank,
+		       int *crowd, int *last)
+{
+	const uint32_t *node_of = k->j->fleet.links->node_of;
+	int e = plan_experts(k->p);
+
+	for (int at = 0; at < e; at++) {
+		bool far = false;
+
+		for (int i = at; i < k->p->pipelines; i += e)
+			far |= node_of[rank[i]] != node_of[rank[at]];
+		for (int i = at; far && i < k->p->pipelines; i += e) {
+			uint32_t node = node_of[rank[i]];
+
+			crowd[node] += last[node] != at + 1;
+			last[node] = at + 1;
+		}
+	}
+}
+
 /* Experts that are spread over pipelines are summed by those that have the
  * same ones: as many sums at once, which share the ways of nodes. */
 static double sum_experts(struct costing *k, const uint32_t *rank,
@@ -350,28 +372,30 @@ static double sum_experts(struct costing *k, const uint32_t *rank,
 {
 	const uint32_t *node_of = k->j->fleet.links->node_of;
 	int e = plan_experts(k->p), n = k->p->pipelines / e;
+	size_t nodes = k->j->fleet.nodes;
 	uint32_t *own = calloc((size_t)n, sizeof(*own));
 	int *wide = calloc(2 * (size_t)n, sizeof(*wide));
-	double most = own && wide ? 0 : NAN;
+	int *crowd = calloc(2 * nodes, sizeof(*crowd));
+	double most = own && wide && crowd ? 0 : NAN;
 
+	if (crowd)
+		count_sums(k, rank, crowd, crowd + nodes);
 	for (int at = 0; at < e && !isnan(most) && n > 1; at++) {
 		double seconds;
 
 		for (int i = 0; i < n; i++) {
-			int me = i * e + at, same = 0;
+			int me = i * e + at, sums = crowd[node_of[rank[me]]];
 
-			for (int b = 0; b < e; b++)
-				same += node_of[rank[i * e + b]] ==
-					node_of[rank[me]];
 			own[i] = rank[me];
 			wide[i] = width[me];
-			wide[n + i] = others[me] * same;
+			wide[n + i] = others[me] * (sums ? sums : 1);
 		}
 		seconds = sum_seconds(k, own, wide, wide + n, n, bytes);
 		most = isnan(seconds) ? NAN : fmax(most, seconds);
 	}
 	free(own);
 	free(wide);
+	free(crowd);
 	return most;
 }
 

@@ -553,6 +553,52 @@ START_TEST(gradients_of_experts_meet_where_they_are)
 }
 END_TEST
 
+/* Pipelines 0 and 2 sum experts 0 to 3, pipelines 1 and 3 the others. Both sums
+ * leave both nodes, also where the groups have them the other way round. A sum
+ * that stays on its node is in nobody's way. */
+START_TEST(sums_of_experts_of_all_groups_share_the_way_of_a_node)
+{
+	static const struct {
+		uint32_t rank[4];
+		int sums;
+	} cases[] = {{{0, 1, 4, 5}, 2},
+		     {{0, 4, 5, 1}, 2},
+		     {{0, 4, 1, 5}, 1},
+		     {{0, 1, 2, 5}, 1}};
+	const double experts = 2 * 3.0 * 4 * EXPERT_PARAMS;
+	double dense = 0;
+	struct job j;
+
+	desk_job(&j, expert_cluster, expert_model, SEQ, 8);
+	for (int u = 0; u < 6; u++)
+		dense += 2 * (model_params(&j.model, u) -
+			      model_expert_params(&j.model, u));
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+		const uint32_t *r = cases[k].rank;
+		const int sums[2] = {cases[k].sums, cases[k].sums};
+		double all = wire_collective(&j.wire, WIRE_ALLREDUCE, r, NULL,
+					     NULL, 4, dense);
+		double of[2];
+		struct plan p;
+		struct cost c;
+
+		plan_mixture(&p, 4, 1, 2, 0);
+		for (int i = 0; i < 4; i++)
+			p.pipeline[i].stage[0].rank[0] = r[i];
+		for (int e = 0; e < 2; e++)
+			of[e] = wire_collective(&j.wire, WIRE_ALLREDUCE,
+						(uint32_t[]){r[e], r[e + 2]},
+						NULL, sums, 2, experts);
+		ck_assert(cost_of(&j, &p, NULL, NULL, &c));
+		ck_assert_double_eq_tol(c.pipeline[0].stage[0].sync,
+					all + fmax(of[0], of[1]), 1e-12);
+		cost_free(&c);
+		plan_close(&p);
+	}
+	job_close(&j);
+}
+END_TEST
+
 /* Whoever computes again needs the tokens again, of all. */
 START_TEST(all_of_a_group_send_again_if_one_does)
 {
@@ -750,6 +796,8 @@ int main(void)
 	tcase_add_test(t, experts_are_held_once_in_a_group);
 	tcase_add_test(t, tokens_travel_to_experts_and_back);
 	tcase_add_test(t, gradients_of_experts_meet_where_they_are);
+	tcase_add_test(t,
+		       sums_of_experts_of_all_groups_share_the_way_of_a_node);
 	tcase_add_test(t, all_of_a_group_send_again_if_one_does);
 	tcase_add_test(t, check_names_pipelines_that_share_no_experts);
 	tcase_add_test(t, a_node_is_shared_once_and_each_team_is_wide);
