@@ -218,13 +218,14 @@ ONE, TWO = [(0, 5)], [(0, 2), (3, 5)]
 @case
 def experts_on_two_and_on_four_ranks():
     """Ranks are in another order than pipelines, and one plan has two groups
-    that share experts each, with unlike parts of the batch."""
+    that share experts each, with unlike parts of the batch, in which one
+    pipeline is to recompute."""
     reference = alone(STEPS // 2, experts=EXPERTS)
     for share, plan in (
             (2, _sharing(4, ONE, [1], [0])),
             (4, _sharing(2, ONE, [3], [0], [2], [1])),
-            (2, [*_sharing(3, ONE, [3], [0], recompute=True),
-                 *_sharing(1, ONE, [1], [2])])):
+            (2, [*_sharing(3, ONE, [3], recompute=True),
+                 *_sharing(3, ONE, [0]), *_sharing(1, ONE, [1], [2])])):
         apart = deviation(
             trained(plan_file(*plan, expert_parallel=share), STEPS // 2,
                     experts=EXPERTS), reference)

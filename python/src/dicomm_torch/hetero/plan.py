@@ -78,12 +78,16 @@ class Plan:
         are equally long, so it is that of the tokens."""
         return self.pipelines[pipeline].sequences / self.global_batch
 
-    def peers(self, pipeline, stage):
-        """The ranks of a stage of all pipelines that share experts with one,
-        itself included, of which each has degree 1, in torch's order."""
+    def alike(self, pipeline, stage):
+        """That stage of all pipelines that share experts with one, itself
+        included."""
         first = pipeline - pipeline % self.experts
-        return sorted(self.pipelines[p].stages[stage].ranks[0]
-                      for p in range(first, first + self.experts))
+        return [self.pipelines[p].stages[stage]
+                for p in range(first, first + self.experts)]
+
+    def peers(self, pipeline, stage):
+        """The ranks of alike(), if each has degree 1, in torch's order."""
+        return sorted(of.ranks[0] for of in self.alike(pipeline, stage))
 
     def find(self, rank):
         """(pipeline, stage) of a rank; (None, None) if it has no part."""
@@ -224,8 +228,6 @@ class _Reader:
         for s, (mine, its) in enumerate(zip(pipeline.stages, like.stages)):
             same(f"stages[{s}].layers", [mine.first, mine.last],
                  [its.first, its.last])
-            # It would exchange tokens once more.
-            same(f"stages[{s}].recompute", mine.recompute, its.recompute)
 
 
 def read_plan(file):

@@ -334,7 +334,9 @@ class Trainer:
         return x.requires_grad_() if x.is_floating_point() else x
 
     def _forward(self, x):
-        recompute = self._stage_plan().recompute
+        # Who computes experts again needs the tokens again, of all.
+        recompute = any(stage.recompute for stage in self.plan.alike(
+            self.pipeline, self.stage))
         for layer in self.layers.values():
             x = (checkpoint(layer, x, use_reentrant=False) if recompute
                  else layer(x))
