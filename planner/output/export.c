@@ -117,8 +117,22 @@ static bool export_flagscale(FILE *out, const struct job *j,
 	return true;
 }
 
+/* Which blocks have experts: all, unless Megatron is told. */
+static void print_mixed(FILE *out, const struct model *m)
+{
+	const struct experts *e = &m->experts;
+
+	if (!e->dense && e->every == 1)
+		return;
+	fprintf(out, " \\\n--moe-layer-freq \"[");
+	for (int at = 0; at < m->layers; at++)
+		fprintf(out, "%s%d", at ? "," : "", experts_has(e, at));
+	fprintf(out, "]\"");
+}
+
 /* Megatron trains experts whose matrices are split with sequence parallelism
- * only; and all are as wide as a dense block unless it is told. */
+ * only; all are as wide as a dense block, and none is shared by all tokens,
+ * unless it is told. */
 static void print_experts(FILE *out, const struct model *m,
 			  const struct plan *p)
 {
@@ -128,6 +142,12 @@ static void print_experts(FILE *out, const struct model *m,
 		m->experts.count, m->experts.active, plan_experts(p));
 	if (m->experts.width != m->ffn)
 		fprintf(out, " --moe-ffn-hidden-size %d", m->experts.width);
+	if (m->experts.shared)
+		fprintf(out, " --moe-shared-expert-intermediate-size %d%s",
+			m->experts.shared,
+			m->experts.shared_gate ? " --moe-shared-expert-gate"
+					       : "");
+	print_mixed(out, m);
 	if (p->pipeline[0].stage[0].tp > 1)
 		fprintf(out, " --sequence-parallel");
 }

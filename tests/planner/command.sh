@@ -125,8 +125,20 @@ sed 's/1024/2048/' "$work/mixture.json" >"$work/wide.json"
 run 0 simulate --cluster "$work/cluster.json" --model "$work/wide.json" \
 	--plan "$work/single.json" --export megatron
 says "--expert-model-parallel-size 2"
-grep -q -e "--moe-ffn\|--sequence-parallel" "$work/out" &&
+grep -q -e "--moe-\(ffn\|shared\|layer\)\|--sequence-parallel" "$work/out" &&
 	fail "options that nothing asks for"
+sed 's/"num_experts": 8/"shared_expert_intermediate_size": 256, &/
+	s/"vocab_size"/"first_k_dense_replace": 1, &/
+	' "$work/mixture.json" >"$work/dense.json"
+run 0 simulate --cluster "$work/cluster.json" --model "$work/dense.json" \
+	--plan "$work/experts.json" --export megatron
+says "1024 --moe-shared-expert-intermediate-size 256"
+says '--moe-layer-freq "[0,1,1,1]"'
+sed 's/"first_k_dense_replace": 1/"decoder_sparse_step": 2/
+	' "$work/dense.json" >"$work/every.json"
+run 0 simulate --cluster "$work/cluster.json" --model "$work/every.json" \
+	--plan "$work/experts.json" --export megatron
+says '--moe-layer-freq "[0,1,0,1]"'
 
 # ---- devices without work are named: the last node is too slow for these ----
 
