@@ -31,7 +31,17 @@ static bool open_job(const struct options *o, struct job *j, int seq, int batch)
 	    !job_open(j, o->cluster, o->model, o->profile, seq, batch))
 		return false;
 	j->imbalance = o->imbalance;
-	j->capacity = o->capacity;
+	j->capacity = j->model.experts.count ? o->capacity : 0;
+	return true;
+}
+
+/* The job of a plan. */
+static bool open_job_of(const struct options *o, struct job *j,
+			const struct plan *p)
+{
+	if (!open_job(o, j, p->seq, p->global_batch))
+		return false;
+	j->capacity = p->capacity;
 	return true;
 }
 
@@ -51,6 +61,8 @@ static bool open_plan(const struct options *o, int i, struct plan *p)
 		p->ahead = o->ahead;
 	if (o->experts)
 		p->experts = o->experts;
+	if (o->capacity > 0)
+		p->capacity = o->capacity;
 	return true;
 }
 
@@ -197,7 +209,7 @@ static int view_plan(const struct options *o, enum view view)
 
 	if (!open_plan(o, 0, &p))
 		return USAGE;
-	if (open_job(o, &j, p.seq, p.global_batch)) {
+	if (open_job_of(o, &j, &p)) {
 		status = view_job(o, &j, &p, view);
 		job_close(&j);
 	}
@@ -238,7 +250,7 @@ static int compare_add(const struct options *o, int i, struct compared *c)
 
 	if (!open_plan(o, i, &c->plan))
 		return USAGE;
-	if (!open_job(o, &c->job, c->plan.seq, c->plan.global_batch)) {
+	if (!open_job_of(o, &c->job, &c->plan)) {
 		plan_close(&c->plan);
 		return USAGE;
 	}

@@ -226,8 +226,8 @@ static bool check(const struct options *o)
 		return false;
 	}
 	if (o->capacity != 0 && !(o->capacity >= 1 && o->capacity <= 1e6)) {
-		input_complain("--capacity: %g: wanted 1 to 1e6, or 0 for all "
-			       "that come",
+		input_complain("--capacity: %g: wanted 1 to 1e6, or 0 for that "
+			       "of the plan",
 			       o->capacity);
 		return false;
 	}
@@ -344,7 +344,7 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "X"},
 		{"capacity", '\0', POPT_ARG_DOUBLE, &o->capacity, CAPACITY,
 		 "what experts take at most, times the mean; the rest is "
-		 "dropped (nothing is)",
+		 "dropped (that of the plan; search: nothing is)",
 		 "X"},
 		{"cost", '\0', POPT_ARG_STRING, &o->cost, COST,
 		 "flashflex: predict by the cost model of FlashFlex", "NAME"},

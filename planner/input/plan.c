@@ -175,22 +175,13 @@ static void read_words(struct plan *p, struct input *in)
 
 bool plan_open(struct plan *p, const char *file)
 {
-	static const char *const keys[] = {"version",
-					   "model",
-					   "sequence",
-					   "global_batch",
-					   "schedule",
-					   "overlap",
-					   "zero",
-					   "collectives",
-					   "pipelines",
-					   "predicted",
-					   "measured",
-					   "found",
-					   "remark",
-					   "ahead",
-					   "expert_parallel",
-					   NULL};
+	static const char *const keys[] = {
+		"version",      "model",       "sequence",
+		"global_batch", "schedule",    "overlap",
+		"zero",         "collectives", "pipelines",
+		"predicted",    "measured",    "found",
+		"remark",       "ahead",       "expert_parallel",
+		"capacity",     NULL};
 	struct input in;
 	json_t *list;
 	bool good;
@@ -210,6 +201,11 @@ bool plan_open(struct plan *p, const char *file)
 	p->ahead = (int)input_integer(&in, in.root, NULL, "ahead", 0, 1024, 0);
 	p->experts = (int)input_integer(&in, in.root, NULL, "expert_parallel",
 					1, MOST, 1);
+	p->capacity = input_number(&in, in.root, NULL, "capacity", 0, 1e6, 0);
+	if (p->capacity > 0 && p->capacity < 1)
+		input_wrong(&in, "capacity",
+			    json_object_get(in.root, "capacity"),
+			    "a number from 1 on, or 0 for all that come");
 	read_words(p, &in);
 	list = input_array(&in, in.root, NULL, "pipelines");
 	for (size_t i = 0; i < json_array_size(list) && !in.bad; i++) {
@@ -267,5 +263,7 @@ json_t *plan_json(const struct plan *p)
 	if (out && p->experts > 1)
 		json_object_set_new(out, "expert_parallel",
 				    json_integer(p->experts));
+	if (out && p->capacity > 0)
+		json_object_set_new(out, "capacity", json_real(p->capacity));
 	return out;
 }

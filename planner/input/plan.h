@@ -4,7 +4,7 @@
  *
  *   {"version": 1, "model": "opt-350m", "sequence": 2048, "global_batch": 256,
  *    "schedule": "1f1b", "overlap": "none", "zero": 0,
- *    "collectives": "auto", "ahead": 0, "expert_parallel": 1,
+ *    "collectives": "auto", "ahead": 0, "expert_parallel": 1, "capacity": 0,
  *    "pipelines": [{"micro_batch": 2, "micro_batches": 64, "weight": 0.5,
  *       "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 11],
  *                   "recompute": false}, ...]}, ...]}
@@ -15,7 +15,8 @@
  *
  * expert_parallel (1 if it is missing): so many pipelines, one after the other
  * in the list, hold the experts of each block between them. They have the same
- * layers and micro-batches.
+ * layers and micro-batches. capacity (0): an expert takes at most so many times
+ * the mean, and drops the rest; 0: it takes all that come.
  *
  * ahead (0 if it is missing): with 1F1B a stage holds so many micro-batches
  * more for each stage after it. Then messages hide behind passes.
@@ -56,7 +57,8 @@ struct plan {
 	int zero;    /* 0 to 3 */
 	int ahead;   /* 1F1B: micro-batches more for each stage that follows */
 	int experts; /* expert_parallel: plan_experts() */
-	bool rings;  /* gradients meet in rings, as in other libraries */
+	double capacity;
+	bool rings; /* gradients meet in rings, as in other libraries */
 	struct plan_pipeline *pipeline; /* [pipelines]; owned */
 	int pipelines;
 };

@@ -142,6 +142,10 @@ static void print_experts(FILE *out, const struct model *m,
 		m->experts.count, m->experts.active, plan_experts(p));
 	if (m->experts.width != m->ffn)
 		fprintf(out, " --moe-ffn-hidden-size %d", m->experts.width);
+	if (plan_experts(p) > 1 || p->capacity > 0)
+		fprintf(out, " --moe-token-dispatcher-type alltoall");
+	if (p->capacity > 0)
+		fprintf(out, " --moe-expert-capacity-factor %g", p->capacity);
 	if (m->experts.shared)
 		fprintf(out, " --moe-shared-expert-intermediate-size %d%s",
 			m->experts.shared,
@@ -244,6 +248,8 @@ static bool export_torch(FILE *out, const struct job *j, const struct plan *p)
 	if (plan_experts(p) > 1)
 		json_object_set_new(all, "expert_parallel",
 				    json_integer(plan_experts(p)));
+	if (p->capacity > 0)
+		json_object_set_new(all, "capacity", json_real(p->capacity));
 	json_dumpf(all, out, JSON_INDENT(1));
 	fputc('\n', out);
 	json_decref(all);

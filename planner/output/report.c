@@ -254,6 +254,11 @@ void report_cost(FILE *out, struct job *j, const struct plan *p,
 	if (plan_experts(p) > 1)
 		fprintf(out, "each %d pipelines share the experts of a block\n",
 			plan_experts(p));
+	if (p->capacity > 0)
+		fprintf(out,
+			"each expert takes at most %g times the mean of its "
+			"tokens\n",
+			p->capacity);
 	print_params(out, &j->model);
 	fprintf(out, "where it goes (pipeline %d, stage %d on %s):\n", i, s,
 		device_of(j, &p->pipeline[i].stage[s]));

@@ -172,6 +172,7 @@ bool draft_plan(const struct drafting *g, const struct draft *d,
 			     .overlap = g->overlap,
 			     .zero = d->zero,
 			     .experts = d->experts,
+			     .capacity = g->job->capacity,
 			     .ahead = g->ahead};
 	snprintf(out->model, sizeof(out->model), "%s", g->job->model.name);
 	for (int i = 0; i < d->lines; i++) {

@@ -17,7 +17,8 @@ static bool make(const struct search *s, int tp, int pp, int dp, int batch,
 			   .overlap = s->overlap,
 			   .zero = zero,
 			   .ahead = s->ahead,
-			   .experts = experts};
+			   .experts = experts,
+			   .capacity = s->job->capacity};
 	snprintf(p->model, sizeof(p->model), "%s", s->job->model.name);
 	for (int i = 0; i < dp; i++) {
 		struct plan_pipeline *l = plan_add_pipeline(p);

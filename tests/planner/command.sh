@@ -132,13 +132,44 @@ sed 's/"num_experts": 8/"shared_expert_intermediate_size": 256, &/
 	' "$work/mixture.json" >"$work/dense.json"
 run 0 simulate --cluster "$work/cluster.json" --model "$work/dense.json" \
 	--plan "$work/experts.json" --export megatron
-says "1024 --moe-shared-expert-intermediate-size 256"
+says "--moe-shared-expert-intermediate-size 256"
 says '--moe-layer-freq "[0,1,1,1]"'
 sed 's/"first_k_dense_replace": 1/"decoder_sparse_step": 2/
 	' "$work/dense.json" >"$work/every.json"
 run 0 simulate --cluster "$work/cluster.json" --model "$work/every.json" \
 	--plan "$work/experts.json" --export megatron
 says '--moe-layer-freq "[0,1,0,1]"'
+
+# What experts take at most is in the plan, as the trainer wants it.
+for capacity in 1.25 0; do
+	run 0 search --cluster "$work/cluster.json" \
+		--model "$work/mixture.json" -g 8 -s 512 --rounds 1 \
+		--expert-parallel 2 --imbalance 2 --capacity $capacity \
+		-o "$work/capacity$capacity.json"
+done
+grep -q '"capacity": 1.25' "$work/capacity1.25.json" || fail "no capacity"
+grep -q capacity "$work/capacity0.json" && fail "a capacity of 0 is told"
+step_of()
+{
+	run 0 simulate --cluster "$work/cluster.json" \
+		--model "$work/mixture.json" --imbalance 2 "$@"
+	awk '/^step / { print $2 }' "$work/out"
+}
+known=$(step_of --plan "$work/capacity1.25.json")
+says "each expert takes at most 1.25 times"
+sed '/"capacity"/d' "$work/capacity1.25.json" >"$work/without.json"
+[ "$(step_of --plan "$work/without.json" --capacity 1.25)" = "$known" ] ||
+	fail "--capacity is no capacity"
+[ "$(step_of --plan "$work/without.json")" != "$known" ] ||
+	fail "a capacity costs nothing"
+run 0 simulate --cluster "$work/cluster.json" --model "$work/mixture.json" \
+	--plan "$work/experts.json" --capacity 1.5 --export megatron
+says "--moe-expert-capacity-factor 1.5"
+sed 's/"expert_parallel": 2/"capacity": 0.5, &/' "$work/experts.json" \
+	>"$work/less.json"
+run 6 check --cluster "$work/cluster.json" --model "$work/mixture.json" \
+	--plan "$work/less.json"
+says "capacity: 0.5: wanted a number from 1 on"
 
 # ---- devices without work are named: the last node is too slow for these ----
 
