@@ -261,10 +261,12 @@ def experts_as_exactly_as_float64_tells():
 
 @case
 def experts_that_a_stage_shares_or_that_are_beside_such_a_stage():
+    both = [pipeline(2, 2, stage([3, 2], 0, 5)),
+            pipeline(2, 2, stage([0, 1], 0, 5))]
     beside = [pipeline(1, 4, stage([0], 0, 4), stage([2, 1], 5, 5)),
               pipeline(1, 4, stage([4], 0, 4), stage([3], 5, 5))]
     reference = alone(STEPS // 2, experts=EXPERTS)
-    for plan, share in ((beside, 2), (
+    for plan, share in ((beside, 2), (both, 2), (
             [pipeline(1, 3, stage([0, 1, 2], 0, 5)),
              pipeline(5, 1, stage([3], 0, 5, recompute=True))], 1)):
         apart = deviation(
@@ -362,17 +364,22 @@ def experts_that_cannot_be_shared_so_are_refused_by_all():
     split = plan_file(
         pipeline(1, 4, stage([0, 1], 0, 5)),
         pipeline(1, 4, stage([2], 0, 5)), expert_parallel=2)
+    crossed = plan_file(
+        pipeline(1, 4, stage([0, 3], 0, 5)),
+        pipeline(1, 4, stage([1, 2], 0, 5)), expert_parallel=2)
     thirds = plan_file(
         *_sharing(2, ONE, [0], [1], [2]), expert_parallel=3, global_batch=6)
     for experts, words in (
-            (EXPERTS, ["pipelines[0].stages[0].tp: 2: wanted 1: experts of",
+            (EXPERTS, ["pipelines[1].stages[0].tp: 1: wanted 2, as of",
+                       "pipelines[0].stages[0].ranks: [0, 3]: wanted",
                        "expert_parallel: 3: wanted a divisor of the 8 experts"
                        " of layer 1"]),
             (0, ["expert_parallel: 2: wanted 1: no layer has experts",
+                 "expert_parallel: 2: wanted 1: no layer has experts",
                  "expert_parallel: 3: wanted 1: no layer has experts"])):
         for told in ranks.values(
-                ranks.run(3, _refused, [split, thirds], experts)):
-            assert len(told) == 2, told
+                ranks.run(4, _refused, [split, crossed, thirds], experts)):
+            assert len(told) == 3, told
             for text, wanted in zip(told, words):
                 assert wanted in text, told
 

@@ -13,7 +13,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from .layers import ALONE, PIPELINES, Enter, Leave, Shared, extents, keep_part
+from .layers import (ALONE, PIPELINES, Enter, Join, Leave, Shared, extents,
+                     gather, keep_part)
 
 
 class _Exchange(torch.autograd.Function):
@@ -36,6 +37,38 @@ def _exchange(x, sent, received, group):
     return rows
 
 
+def _sum_part(x, team, parts):
+    x = x.contiguous().clone()
+    dist.all_reduce(x, group=team.group)
+    return x.narrow(0, sum(parts[:team.place]), parts[team.place])
+
+
+class _Gather(torch.autograd.Function):
+    """All get the rows of all; the gradients of each row add up."""
+
+    @staticmethod
+    def forward(ctx, x, team, parts):
+        ctx.about = team, parts
+        return gather(x, team, parts, 0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _sum_part(grad, *ctx.about), None, None
+
+
+class _Scatter(torch.autograd.Function):
+    """Terms of a sum come out of parts: each gets some rows of the sum."""
+
+    @staticmethod
+    def forward(ctx, x, team, parts):
+        ctx.about = team, parts
+        return _sum_part(x, team, parts)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return gather(grad, *ctx.about, 0), None, None
+
+
 class Experts(Shared):
     """A feed-forward part of `count` experts, of which each token takes
     `active`: those that the router gives the largest probabilities, by which
@@ -50,7 +83,8 @@ class Experts(Shared):
     plan counts, if it has one.
 
     The ranks of a stage have a part of each expert; pipelines that share
-    experts have some of them each.
+    experts have some of them each. Then each rank of a stage sends a part of
+    the tokens, and the stage that gets them gathers them.
     """
 
     def __init__(self, hidden, inner, count, active, gated=False,
@@ -97,13 +131,18 @@ class Experts(Shared):
         gates = gates.flatten()
         if self.team.size > 1:
             tokens = Enter.apply(tokens, self.team)
+        if self.peers.size > 1:
+            rows = self._compute_apart(tokens, token, counts)
+        else:
+            rows = self._compute(tokens.index_select(0, token),
+                                 [counts.tolist()])
+        # Rows of this stage's experts are terms of a sum still.
+        terms = self.team.size > 1 and self.peers.size == 1
+        if terms:
             gates = Enter.apply(gates, self.team)
-        rows = tokens.index_select(0, token)
-        rows = (self._compute_apart(rows, counts) if self.peers.size > 1
-                else self._compute(rows, [counts.tolist()]))
         rows = rows * gates.index_select(0, copies).unsqueeze(1)
         y = torch.zeros_like(tokens).index_add(0, token, rows)
-        if self.team.size > 1:
+        if terms:
             y = Leave.apply(y, self.team)
         return y.view(x.shape)
 
@@ -134,20 +173,49 @@ class Experts(Shared):
         copies = copies[within < most]
         return copies, copies // self.active, counts.clamp(max=most)
 
-    def _compute_apart(self, rows, counts):
-        """Outputs of experts that peers have some of each."""
-        group, peers = self.peers.group, self.peers.size
+    def _compute_apart(self, tokens, token, counts):
+        """Outputs of experts that peers have some of each. token and counts
+        are what _sort() gives, of which each rank of the stage has a part."""
+        team, group, peers = self.team, self.peers.group, self.peers.size
         parts = extents(self.count, peers)
         mine = parts[self.peers.place]
-        sent = [part.tolist() for part in counts.split(parts)]
         theirs = counts.new_empty(peers * mine)
         dist.all_to_all_single(theirs, counts, [mine] * peers, parts,
                                group=group)
-        received = theirs.view(peers, mine).tolist()
-        sums = [sum(part) for part in sent], [sum(part) for part in received]
-        rows = _Exchange.apply(rows, *sums, group)
-        return _Exchange.apply(self._compute(rows, received), *sums[::-1],
-                               group)
+        # By place in a stage, and then: of the experts, what comes from here;
+        # of the peers, what comes from there for each expert.
+        places = range(team.size)
+        ours = self._shares(counts.tolist())
+        theirs = self._shares(theirs.tolist())
+        theirs = [[shares[peer * mine:(peer + 1) * mine]
+                   for peer in range(peers)] for shares in theirs]
+        here = iter(ours[team.place])
+        sent = [sum(next(here) for _ in range(part)) for part in parts]
+        received = [sum(of_peer) for of_peer in theirs[team.place]]
+        # token is by expert, and then by place.
+        pieces = token.split([n for shares in zip(*ours) for n in shares])
+        rows = tokens.index_select(0, torch.cat(
+            pieces[team.place::team.size]))
+        rows = _Exchange.apply(rows, sent, received, group)
+        gathered = [sum(map(sum, of_place)) for of_place in theirs]
+        if team.size > 1:
+            rows = _Gather.apply(rows, team, gathered)
+        rows = self._compute(
+            rows, [of_peer for of_place in theirs for of_peer in of_place])
+        if team.size > 1:
+            rows = _Scatter.apply(rows, team, gathered)
+        rows = _Exchange.apply(rows, received, sent, group)
+        if team.size == 1:
+            return rows
+        rows = Join.apply(rows, team, [sum(shares) for shares in ours], 0)
+        pieces = rows.split([n for shares in ours for n in shares])
+        return torch.cat([pieces[place * self.count + expert]
+                          for expert in range(self.count)
+                          for place in places])
+
+    def _shares(self, counts):
+        """What each place in a stage has of each of some counts."""
+        return list(zip(*[extents(n, self.team.size) for n in counts]))
 
     def _compute(self, rows, counts):
         """Outputs of this rank's experts. Rows are by the peer that they come

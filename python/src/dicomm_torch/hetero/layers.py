@@ -59,20 +59,25 @@ class Leave(torch.autograd.Function):
         return grad, None
 
 
-class _Join(torch.autograd.Function):
-    """Parts of the last axis: all get all of it."""
+def gather(x, team, parts, axis):
+    """All parts of an axis, of which each rank has one."""
+    every = [x.new_empty((*x.shape[:axis], part, *x.shape[axis + 1:]))
+             for part in parts]
+    dist.all_gather(every, x.contiguous(), group=team.group)
+    return torch.cat(every, axis)
+
+
+class Join(torch.autograd.Function):
+    """Parts of an axis: all get all of it."""
 
     @staticmethod
-    def forward(ctx, x, team, parts):
-        ctx.at = sum(parts[:team.place])
-        ctx.length = parts[team.place]
-        every = [x.new_empty((*x.shape[:-1], part)) for part in parts]
-        dist.all_gather(every, x.contiguous(), group=team.group)
-        return torch.cat(every, -1)
+    def forward(ctx, x, team, parts, axis):
+        ctx.at = axis, sum(parts[:team.place]), parts[team.place]
+        return gather(x, team, parts, axis)
 
     @staticmethod
     def backward(ctx, grad):
-        return grad.narrow(-1, ctx.at, ctx.length).contiguous(), None, None
+        return grad.narrow(*ctx.at).contiguous(), None, None, None
 
 
 # Whom the parts of a parameter are for: the ranks of a stage, or the stages of
@@ -161,7 +166,7 @@ class ColumnLinear(_Parallel):
             x = Enter.apply(x, self.team)
         x = F.linear(x, self.weight, self.bias)
         if self.gather and self.team.size > 1:
-            x = _Join.apply(x, self.team, self.parts)
+            x = Join.apply(x, self.team, self.parts, x.dim() - 1)
         return x
 
 

@@ -85,9 +85,9 @@ class Plan:
         return [self.pipelines[p].stages[stage]
                 for p in range(first, first + self.experts)]
 
-    def peers(self, pipeline, stage):
-        """The ranks of alike(), if each has degree 1, in torch's order."""
-        return sorted(of.ranks[0] for of in self.alike(pipeline, stage))
+    def peers(self, pipeline, stage, place):
+        """The ranks that have a place in alike(), in torch's order."""
+        return sorted(of.places[place] for of in self.alike(pipeline, stage))
 
     def find(self, rank):
         """(pipeline, stage) of a rank; (None, None) if it has no part."""
@@ -255,12 +255,28 @@ def check_experts(plan, counts):
                 reader.fail("expert_parallel", plan.experts,
                             f"a divisor of the {count} experts of layer"
                             f" {layer}")
-    for p, pipeline in enumerate(plan.pipelines):
-        for s, stage in enumerate(pipeline.stages):
-            if stage.degree > 1 and any(counts[stage.first:stage.last + 1]):
-                reader.fail(
-                    f"pipelines[{p}].stages[{s}].tp", stage.degree,
-                    "1: experts of pipelines that share them are not split")
+    for p in range(0, len(plan.pipelines), plan.experts):
+        for s, stage in enumerate(plan.pipelines[p].stages):
+            if any(counts[stage.first:stage.last + 1]):
+                _check_peers(reader, p, s, plan.alike(p, s))
+
+
+def _check_peers(reader, first, s, stages):
+    """Can stages share experts, those of the pipelines from `first` on?"""
+    degree = stages[0].degree
+    for i, stage in enumerate(stages):
+        if stage.degree != degree:
+            reader.fail(f"pipelines[{first + i}].stages[{s}].tp",
+                        stage.degree, f"{degree}, as of pipelines[{first}],"
+                        " with which it shares experts")
+    # Ranks of one place are a group, and torch numbers these in order.
+    orders = [sorted(range(len(stages)), key=lambda i: stages[i].places[place])
+              for place in range(degree)]
+    for i, stage in enumerate(stages):
+        if any(order.index(i) != orders[0].index(i) for order in orders):
+            reader.fail(f"pipelines[{first + i}].stages[{s}].ranks",
+                        list(stage.ranks), "each rank below or above that of"
+                        " the same place wherever experts are shared")
 
 
 def check_plan(plan, layers, ranks):

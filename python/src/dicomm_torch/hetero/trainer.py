@@ -114,7 +114,8 @@ class Trainer:
         self._team = self._make_team(mine.places, where)
         if any(self._experts[mine.first:mine.last + 1]):
             self._peers = self._make_team(
-                self.plan.peers(self.pipeline, self.stage), "expert_parallel")
+                self.plan.peers(self.pipeline, self.stage, self._team.place),
+                "expert_parallel")
         for number in range(mine.first, mine.last + 1):
             layer = split(build(factories[number], seed, number), self._team,
                           self._peers)
@@ -151,7 +152,7 @@ class Trainer:
         known = {}
         mine = dict(self.named_parameters())
         for number, factory in enumerate(factories):
-            homes = []  # (pipeline, its ranks, their peers, what they hold)
+            homes = []  # (pipeline, its stage, ranks, what they hold)
             for p, pipeline in enumerate(self.plan.pipelines):
                 s, stage = next((s, stage)
                                 for s, stage in enumerate(pipeline.stages)
@@ -159,17 +160,20 @@ class Trainer:
                 if (number, stage.degree) not in known:
                     known[number, stage.degree] = held_by(
                         factory, number, stage.degree, self.plan.experts)
-                homes.append((p, stage.places, self.plan.peers(p, s),
+                homes.append((p, s, stage.places,
                               known[number, stage.degree]))
             for i, held in enumerate(homes[0][3]):
                 # Experts have one gradient of the pipelines that share them,
                 # whose parts of the batch are equal.
                 share = self.plan.experts if held.spread else 1
                 weights = self._weights[::share]
-                boxes = [(rank, p // share, *of[i].box(
-                             (place, peers.index(rank) if share > 1 else 0)))
-                         for p, ranks, peers, of in homes
-                         for place, rank in enumerate(ranks)]
+                boxes = []
+                for p, s, places, of in homes:
+                    for place, rank in enumerate(places):
+                        peer = (self.plan.peers(p, s, place).index(rank)
+                                if share > 1 else 0)
+                        boxes.append((rank, p // share,
+                                      *of[i].box((place, peer))))
                 if len(boxes) < 2:
                     continue
                 first = [box for box in boxes if box[1] == 0]
