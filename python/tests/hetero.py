@@ -6,11 +6,13 @@ DICOMM_TEST_HETERO_STEPS is how many steps are trained, 8 by default.
 """
 
 import atexit
+import contextlib
 import datetime
 import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import signal
 import tempfile
 import time
@@ -382,6 +384,108 @@ def experts_that_cannot_be_shared_so_are_refused_by_all():
             assert len(told) == 3, told
             for text, wanted in zip(told, words):
                 assert wanted in text, told
+
+
+# -- checkpoints --------------------------------------------------------------
+
+@contextlib.contextmanager
+def _folder():
+    """One that ranks, which are forked, do not remove as they end."""
+    folder = tempfile.mkdtemp(prefix="dicomm-checkpoint-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _some_steps(store, rank, n, plan, first, last, folder, experts,
+                forget=False):
+    """Steps of a plan after those that a folder has, into which they go."""
+    begin(store, rank, n)
+    lines = text()
+    trainer = hetero.Trainer(
+        hetero.read_plan(plan), gpt.layers(len(lines.characters), 0.0, experts),
+        gpt.loss_of, (gpt.TOKENS, gpt.HIDDEN), grace_s=2)
+    parameters = trainer.parameters()
+    optimizer = gpt.optimizer_of(parameters) if parameters else None
+    if first:
+        trainer.load(folder, None if forget else optimizer)
+    losses = []
+    for step in range(first, last):
+        losses.append(trainer.step(*lines.batch(step)))
+        if optimizer:
+            optimizer.step()
+    trainer.save(folder, optimizer)
+    unequal = trainer.unequal_copies()
+    trainer.close()
+    assert not unequal, unequal
+    return losses
+
+
+def _resumed(plans, experts=0, forget=False):
+    """Losses of two steps of each of some plans, of so many ranks, one after
+    the other."""
+    losses = []
+    with _folder() as folder:
+        for at, (n, plan) in enumerate(plans):
+            every = ranks.values(ranks.run(
+                n, _some_steps, plan, 2 * at, 2 * at + 2, folder, experts,
+                forget))
+            assert all(of == every[0] for of in every), every
+            losses += every[0]
+            files = sorted(os.listdir(folder))
+            assert files.pop() == "index.json"
+            assert len({file.split("-")[0] for file in files}) == 1, files
+    return losses
+
+
+@case
+def another_plan_goes_on_where_one_has_ended():
+    """The last one has a rank without a part."""
+    spare = plan_file(pipeline(4, 2, stage([0], 0, 2), stage([1], 3, 5)))
+    plans = [(4, PLANS / "degrees.json"), (3, PLANS / "batches.json"),
+             (3, spare)]
+    apart = deviation(_resumed(plans), alone(6))
+    assert apart < RELATIVE, f"{apart:.3g}"
+    # Without the state of the optimizer it is something else.
+    apart = deviation(_resumed(plans, forget=True), alone(6))
+    assert apart > 10 * RELATIVE, f"{apart:.3g}"
+
+
+@case
+def experts_go_on_where_others_have_ended():
+    plans = [(4, PLANS / "experts.json"),
+             (4, plan_file(*_sharing(2, ONE, [3], [0], [2], [1]),
+                           expert_parallel=4)),
+             (3, plan_file(pipeline(8, 1, stage([0, 1, 2], 0, 5)))),
+             (4, plan_file(pipeline(2, 2, stage([3, 2], 0, 5)),
+                           pipeline(2, 2, stage([0, 1], 0, 5)),
+                           expert_parallel=2))]
+    apart = deviation(_resumed(plans, EXPERTS), alone(8, experts=EXPERTS))
+    assert apart < RELATIVE, f"{apart:.3g}"
+
+
+@case
+def a_folder_that_has_something_else_is_told_by_all():
+    def told(experts, first):
+        words = []
+        for rank in ranks.run(2, _some_steps, plan, first, first + 1, folder,
+                              experts):
+            assert rank.status == 1, rank.value
+            words.append(rank.text)
+        return words
+
+    plan = plan_file(pipeline(8, 1, stage([0, 1], 0, 5)))
+    with _folder() as folder:
+        for words in told(0, 1):
+            assert "index.json" in words and folder in words, words
+        ranks.values(ranks.run(2, _some_steps, plan, 0, 1, folder, EXPERTS))
+        for words in told(2 * EXPERTS, 1):
+            assert (f"{folder}: 1.feed_forward.into: [8, 64, 32]: wanted"
+                    " [16, 64, 32]") in words, words
+        for words in told(0, 1):
+            assert (f"{folder}: 1.feed_forward.into.weight: not all of it is"
+                    " there") in words, words
 
 
 # -- profiles -----------------------------------------------------------------

@@ -8,6 +8,7 @@
 docs/hetero.md of libdicomm says how, and what it does not do.
 """
 
+from .checkpoint import CheckpointError
 from .comparison import compare, compare_ranks
 from .experts import Experts
 from .failures import StageError
@@ -17,6 +18,6 @@ from .profile import Profile
 from .trainer import Trainer
 
 __all__ = [
-    "Attention", "ColumnLinear", "Experts", "FeedForward", "Plan", "PlanError",
-    "Profile", "RowLinear", "StageError", "Trainer", "build_all", "compare",
-    "compare_ranks", "read_plan"]
+    "Attention", "CheckpointError", "ColumnLinear", "Experts", "FeedForward",
+    "Plan", "PlanError", "Profile", "RowLinear", "StageError", "Trainer",
+    "build_all", "compare", "compare_ranks", "read_plan"]

@@ -3,13 +3,15 @@
 
 import hashlib
 import itertools
+import os
+import time
 
 import torch
 import torch.distributed as dist
-from torch.utils.checkpoint import checkpoint
+import torch.utils.checkpoint
 
 from .._communicator import Communicator
-from . import channels, schedule
+from . import channels, checkpoint, schedule
 from .experts import Experts
 from .failures import Inquest
 from .layers import ALONE, Team, build, held_by, split
@@ -149,6 +151,8 @@ class Trainer:
         """One redistribution that sums the gradients of all parameters, and
         one that gives all copies the values of pipeline 0."""
         gradients, values, self._held = [], [], []
+        self._boxes = {}  # of this rank: (shape, lo, hi)
+        self._kept = []  # which of them it writes into checkpoints
         known = {}
         mine = dict(self.named_parameters())
         for number, factory in enumerate(factories):
@@ -174,11 +178,15 @@ class Trainer:
                                 if share > 1 else 0)
                         boxes.append((rank, p // share,
                                       *of[i].box((place, peer))))
-                if len(boxes) < 2:
-                    continue
                 first = [box for box in boxes if box[1] == 0]
                 if not held.splits:  # one rank is enough to get it from
                     first = first[:1]
+                for _, _, lo, hi in self._own(boxes):
+                    self._boxes[held.name] = held.shape, lo, hi
+                if self._own(first):
+                    self._kept.append(held.name)
+                if len(boxes) < 2:
+                    continue
                 values.append(Moved(
                     f"value of {held.name}", held.dtype, held.shape,
                     self._own(first), self._own(boxes)))
@@ -342,9 +350,45 @@ class Trainer:
         recompute = any(stage.recompute for stage in self.plan.alike(
             self.pipeline, self.stage))
         for layer in self.layers.values():
-            x = (checkpoint(layer, x, use_reentrant=False) if recompute
-                 else layer(x))
+            x = (torch.utils.checkpoint.checkpoint(
+                layer, x, use_reentrant=False) if recompute else layer(x))
         return x
+
+    # -- keeping it ----------------------------------------------------------
+
+    def save(self, folder, optimizer=None):
+        """Keep all parameters that train, and what the optimizer of this rank
+        knows of them, in a folder that all ranks see. load() takes them under
+        any plan. What the folder had before stays until all is written."""
+        self._guard(self._save, folder, optimizer)
+
+    def load(self, folder, optimizer=None):
+        """Take what save() has kept, of a model with the same layers."""
+        self._guard(self._load, folder, optimizer)
+
+    def _save(self, folder, optimizer):
+        numbers = [None] * self._ranks
+        dist.all_gather_object(numbers, time.time_ns(), group=self._group)
+        os.makedirs(folder, exist_ok=True)
+        mine = dict(self.named_parameters())
+        told = checkpoint.write(folder, numbers[0], self._rank, {
+            name: (*self._boxes[name],
+                   *checkpoint.taken(mine[name], optimizer))
+            for name in self._kept})
+        every = [None] * self._ranks
+        dist.all_gather_object(every, told, group=self._group)
+        if self._rank == 0:
+            checkpoint.publish(folder, list(itertools.chain(*every)))
+        dist.barrier(group=self._group)
+
+    def _load(self, folder, optimizer):
+        reader = checkpoint.Reader(folder)
+        for name, parameter in self.named_parameters():
+            if name in self._boxes:
+                checkpoint.given(parameter, optimizer,
+                                 *reader.box(name, *self._boxes[name]))
+        # A later save() may remove what a slow rank still reads.
+        dist.barrier(group=self._group)
 
     # -- looking at it -------------------------------------------------------
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Keeps what ranks hold of parameters, for ranks that hold them otherwise.
+
+A folder that all ranks see has a file of each rank that writes, and an index
+of which box of which parameter is in which file. The index is replaced last:
+so the folder has one whole state at any time.
+"""
+
+import json
+import os
+import pathlib
+
+import torch
+
+INDEX = "index.json"
+_VERSION = 1
+
+
+class CheckpointError(ValueError):
+    """A folder does not have what is wanted; the text names both."""
+
+
+def _replace(file, write):
+    """Make a file that is there wholly, or as it was."""
+    beside = file.with_name(file.name + "~")
+    with open(beside, "wb") as out:
+        write(out)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(beside, file)
+
+
+def taken(parameter, optimizer):
+    """What is kept of a parameter: tensors of its shape, and the rest."""
+    tensors, rest = {"parameter": parameter.detach().cpu()}, {}
+    state = optimizer.state.get(parameter, {}) if optimizer else {}
+    for key, value in state.items():
+        if torch.is_tensor(value) and value.shape == parameter.shape:
+            tensors[f"optimizer.{key}"] = value.detach().cpu()
+        else:
+            rest[key] = value
+    return tensors, rest
+
+
+def given(parameter, optimizer, tensors, rest):
+    """The reverse."""
+    with torch.no_grad():
+        parameter.copy_(tensors["parameter"])
+    if optimizer:
+        optimizer.state[parameter] = {
+            **rest, **{key.partition(".")[2]: value.to(parameter.device)
+                       for key, value in tensors.items()
+                       if key != "parameter"}}
+
+
+def write(folder, number, rank, pieces):
+    """Write pieces, {name: (shape, lo, hi, tensors, rest)}; returns what the
+    index is to say of them."""
+    if not pieces:
+        return []
+    file = f"{number}-{rank}.pt"
+    _replace(pathlib.Path(folder, file), lambda out: torch.save(
+        {name: (tensors, rest)
+         for name, (*_, tensors, rest) in pieces.items()}, out))
+    return [[name, list(shape), list(lo), list(hi), file]
+            for name, (shape, lo, hi, *_) in pieces.items()]
+
+
+def publish(folder, entries):
+    """Make these the state that the folder has, and remove the one before."""
+    folder = pathlib.Path(folder)
+    _replace(folder / INDEX, lambda out: out.write(json.dumps(
+        {"version": _VERSION, "pieces": entries}).encode()))
+    files = {entry[-1] for entry in entries}
+    for file in folder.glob("*-*.pt*"):
+        if file.name not in files:
+            file.unlink()
+
+
+class Reader:
+    """Reads boxes of parameters out of a folder."""
+
+    def __init__(self, folder):
+        self._folder = pathlib.Path(folder)
+        try:
+            table = json.loads((self._folder / INDEX).read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{folder}: {error}") from None
+        if table.get("version") != _VERSION:
+            raise CheckpointError(
+                f"{folder}: version {table.get('version')!r}: wanted"
+                f" {_VERSION}")
+        self._pieces = {}
+        for name, *piece in table["pieces"]:
+            self._pieces.setdefault(name, []).append(piece)
+        self._files = {}
+
+    def _file(self, name):
+        if name not in self._files:
+            self._files[name] = torch.load(
+                self._folder / name, map_location="cpu", weights_only=True,
+                mmap=True)
+        return self._files[name]
+
+    def box(self, name, shape, lo, hi):
+        """(tensors, rest) of a box of a parameter; see taken()."""
+        made, rest, missing = {}, {}, 1
+        for n in (b - a for a, b in zip(lo, hi)):
+            missing *= n
+        for its_shape, low, high, file in self._pieces.get(name, ()):
+            if its_shape != list(shape):
+                raise CheckpointError(
+                    f"{self._folder}: {name}: {its_shape}: wanted"
+                    f" {list(shape)}")
+            both = [(max(a, c), min(b, d))
+                    for a, b, c, d in zip(lo, hi, low, high)]
+            if any(a >= b for a, b in both):
+                continue
+            tensors, rest = self._file(file)[name]
+            into = tuple(slice(a - x, b - x) for (a, b), x in zip(both, lo))
+            out_of = tuple(slice(a - x, b - x) for (a, b), x in zip(both, low))
+            for key, tensor in tensors.items():
+                if key not in made:
+                    made[key] = tensor.new_empty(
+                        [b - a for a, b in zip(lo, hi)])
+                made[key][into] = tensor[out_of]
+            found = 1
+            for a, b in both:
+                found *= b - a
+            missing -= found
+        if missing:
+            raise CheckpointError(f"{self._folder}: {name}: not all of it is"
+                                  " there")
+        return made, rest
