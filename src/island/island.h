@@ -62,7 +62,7 @@ struct island {
 	bool has_thread, finalized;
 	_Atomic bool closing;
 	pthread_t thread;
-	/* Memory for sums that are no result of this rank: of operations.c, one
+	/* Memory for what is no result of this rank: of job.c, one
 	 * for each stream of the device, or one. */
 	struct island_scratch *scratch;
 	struct island_parts parts;

@@ -21,45 +21,15 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/cancel.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/fault.h"
-#include "src/core/memory.h"
 #include "src/engine/engine.h"
-#include "src/island/island.h"
-#include "src/memory/blocked_streams.h"
+#include "src/island/job.h"
 #include "src/stream/graph.h"
 #include "src/stream/submit.h"
-
-struct island_scratch {
-	const void *stream;
-	uint8_t *at;
-	size_t bytes;
-	bool captured; /* of a call in a graph */
-	struct island_scratch *next;
-};
-
-/* A collective, as its parts see it */
-struct job {
-	struct island *is;
-	const struct vendor_functions *f;
-	struct vendor_comm *vendor;
-	dicomm_stream_t stream;
-	bool captured; /* into a graph */
-	enum coll coll;
-	dicomm_datatype_t type;
-	dicomm_redop_t op;
-	int root;
-	size_t count, elem; /* of a block, as in struct call */
-	size_t stride;      /* of blocks in buffers: longer if this is a part */
-	const uint8_t *send;
-	uint8_t *recv;
-	uint8_t *scratch;
-	uint32_t me, size; /* this rank's number in its island, of so many */
-};
 
 /* ---- what is done by islands ---- */
 
@@ -143,47 +113,6 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 }
 
 /* ---- parts within an island ---- */
-
-static bool is_alone(const struct job *j)
-{
-	return j->size == 1;
-}
-
-/* Run what queues functions of the vendor's, as one group of these, unless this
- * rank is alone. */
-static dicomm_result_t inside(struct job *j, int (*queue)(struct job *j),
-			      const char *what)
-{
-	struct island *is = j->is;
-	bool queued = is->comm->dev;
-	dicomm_result_t status = DICOMM_SUCCESS;
-	int result, ended;
-
-	if (is_alone(j))
-		return DICOMM_SUCCESS;
-	/* On the host they block, until the thread of the island aborts. */
-	if (queued)
-		pthread_mutex_lock(&is->lock);
-	j->vendor = is->vendor;
-	if (!j->vendor || fault_is(is->comm)) {
-		status = fault_report(is->comm);
-	} else {
-		result = j->f->group_start();
-		if (result == VENDOR_SUCCESS) {
-			result = queue(j);
-			ended = j->f->group_end();
-			if (result == VENDOR_SUCCESS)
-				result = ended;
-		}
-		status = island_settle(is, j->vendor, result, what,
-				       is->comm->timeout_ms);
-	}
-	if (queued)
-		pthread_mutex_unlock(&is->lock);
-	if (status == DICOMM_SUCCESS || fault_is(is->comm))
-		return fault_is(is->comm) ? fault_report(is->comm) : status;
-	return fault_own(is->comm, status, -1);
-}
 
 /* Inside islands an average is a sum. */
 static int inner_op(const struct job *j)
@@ -403,16 +332,6 @@ static dicomm_result_t make_call(const struct job *j, uint32_t round,
 	return DICOMM_SUCCESS;
 }
 
-/* The others wait for the calls that are missing. */
-static dicomm_result_t missed(const struct job *j, dicomm_result_t status)
-{
-	struct dicomm_comm *comm = j->is->comm;
-
-	if (status == DICOMM_SUCCESS || fault_is(comm))
-		return status;
-	return fault_own(comm, status, -1);
-}
-
 static dicomm_result_t between(const struct job *j, between_fn *fill)
 {
 	const struct island *is = j->is;
@@ -427,7 +346,7 @@ static dicomm_result_t between(const struct job *j, between_fn *fill)
 		if (status == DICOMM_SUCCESS)
 			status = group_call(is->comm, &call, counts, j->stream);
 	}
-	missed(j, status);
+	island_job_missed(j, status);
 	if (is->rounds > 1)
 		ended = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : ended;
@@ -454,7 +373,7 @@ static dicomm_result_t begin_between(const struct job *j, between_fn *fill,
 	else
 		while (n--)
 			free(items[n].counts);
-	return missed(j, status);
+	return island_job_missed(j, status);
 }
 
 static dicomm_result_t fill_piece(const struct job *j, uint32_t piece,
@@ -465,7 +384,7 @@ static dicomm_result_t fill_piece(const struct job *j, uint32_t piece,
 	(void)counts;
 	call->count = length(j, piece);
 	call->recv = sum_of(j, piece);
-	call->send = is_alone(j) ? j->send + at : call->recv;
+	call->send = island_job_is_alone(j) ? j->send + at : call->recv;
 	if (!coll_rooted(j->coll))
 		return DICOMM_SUCCESS;
 	call->root = (int)j->is->of[j->root];
@@ -530,7 +449,7 @@ static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
 	for (uint32_t i = 0; i < is->islands; i++) {
 		if (number >= is->size[i])
 			displs[i] = 0;
-		else if (is_alone(j))
+		else if (island_job_is_alone(j))
 			displs[i] = is->rank[is->first[i] + number] *
 				    stride_bytes(j);
 		else
@@ -539,78 +458,10 @@ static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
 				    bytes;
 	}
 	call->function = COLL_REDUCE_SCATTERV;
-	call->send = is_alone(j) ? j->send : j->scratch;
+	call->send = island_job_is_alone(j) ? j->send : j->scratch;
 	call->recv = j->recv;
 	return fill_counts(j, number, true, displs, own ? j->count : 0, call,
 			   counts);
-}
-
-/* ---- scratch ---- */
-
-static size_t power_of_two(size_t bytes)
-{
-	size_t room = 4096;
-
-	while (room < bytes)
-		room *= 2;
-	return room;
-}
-
-static dicomm_result_t take_memory(const struct dicomm_comm *comm, size_t bytes,
-				   void **at)
-{
-	const struct accel *accel = comm->accel;
-	dicomm_result_t status;
-	bool none;
-
-	none = comm->dev && streams_unblocked_await(accel->work, comm->index);
-	status = accel->alloc(comm->index, bytes, at);
-	if (none)
-		streams_unblocked_end();
-	return status;
-}
-
-/* Earlier calls on the stream use what it has; so it is kept where it has to
- * grow, by half of all at least. A captured call is replayed beside others, so
- * it has some of its own. */
-static dicomm_result_t get_scratch(struct job *j, size_t bytes)
-{
-	struct island_scratch *s = j->is->scratch;
-	struct dicomm_comm *comm = j->is->comm;
-	void *at;
-
-	while (s && (j->captured || s->captured || s->stream != j->stream ||
-		     s->bytes < bytes))
-		s = s->next;
-	if (!s) {
-		bytes = power_of_two(bytes);
-		s = calloc(1, sizeof(*s));
-		if (!s)
-			return FAIL(DICOMM_ERR_NO_MEMORY,
-				    "island: out of memory");
-		if (take_memory(comm, bytes, &at) != DICOMM_SUCCESS) {
-			free(s);
-			return FAIL(DICOMM_ERR_NO_MEMORY,
-				    "island: no memory of %s for %zu bytes",
-				    comm->device, bytes);
-		}
-		*s = (struct island_scratch){j->stream, at, bytes, j->captured,
-					     j->is->scratch};
-		j->is->scratch = s;
-	}
-	j->scratch = s->at;
-	return DICOMM_SUCCESS;
-}
-
-void island_free_scratch(struct island *is)
-{
-	struct island_scratch *s;
-
-	while ((s = is->scratch)) {
-		is->scratch = s->next;
-		island_free(is->comm, s->at);
-		free(s);
-	}
 }
 
 /* ---- the collectives ---- */
@@ -620,7 +471,7 @@ static size_t scratch_bytes(const struct job *j)
 {
 	if (j->coll == COLL_REDUCE && j->is->comm->rank != j->root)
 		return ((j->is->pieces - 1) / j->size + 1) * room(j);
-	if (j->coll == COLL_REDUCE_SCATTER && !is_alone(j))
+	if (j->coll == COLL_REDUCE_SCATTER && !island_job_is_alone(j))
 		return first_slot(j, j->is->pieces + j->size) * block_bytes(j);
 	return 0;
 }
@@ -635,12 +486,14 @@ static dicomm_result_t before(struct job *j)
 	switch (j->coll) {
 	case COLL_ALLREDUCE:
 	case COLL_REDUCE:
-		return inside(j, queue_reduce_scatter, "ncclReduceScatter");
+		return island_job_inside(j, queue_reduce_scatter,
+					 "ncclReduceScatter");
 	case COLL_BROADCAST:
-		return is_home(j) ? inside(j, queue_broadcast, "ncclBroadcast")
+		return is_home(j) ? island_job_inside(j, queue_broadcast,
+						      "ncclBroadcast")
 				  : DICOMM_SUCCESS;
 	case COLL_REDUCE_SCATTER:
-		return inside(j, queue_block_sums, "ncclReduce");
+		return island_job_inside(j, queue_block_sums, "ncclReduce");
 	default:
 		return DICOMM_SUCCESS;
 	}
@@ -662,15 +515,17 @@ static dicomm_result_t after(struct job *j)
 {
 	switch (j->coll) {
 	case COLL_ALLREDUCE:
-		return inside(j, queue_allgather, "ncclAllGather");
+		return island_job_inside(j, queue_allgather, "ncclAllGather");
 	case COLL_REDUCE:
-		return is_home(j) ? inside(j, queue_to_root, "ncclSend")
-				  : DICOMM_SUCCESS;
+		return is_home(j)
+			       ? island_job_inside(j, queue_to_root, "ncclSend")
+			       : DICOMM_SUCCESS;
 	case COLL_BROADCAST:
 		return is_home(j) ? DICOMM_SUCCESS
-				  : inside(j, queue_allgather, "ncclAllGather");
+				  : island_job_inside(j, queue_allgather,
+						      "ncclAllGather");
 	case COLL_ALLGATHER:
-		return inside(j, queue_blocks, "ncclAllGather");
+		return island_job_inside(j, queue_blocks, "ncclAllGather");
 	default:
 		return DICOMM_SUCCESS;
 	}
@@ -681,7 +536,7 @@ static dicomm_result_t run_whole(struct job *j)
 	size_t bytes = scratch_bytes(j);
 
 	if (bytes)
-		TRY(missed(j, get_scratch(j, bytes)));
+		TRY(island_job_missed(j, island_job_scratch(j, bytes)));
 	TRY(before(j));
 	TRY(between(j, fill_of(j)));
 	return after(j);
@@ -749,7 +604,7 @@ static dicomm_result_t end_part(struct pipeline *f, size_t nth, bool failed)
 	dicomm_result_t status = DICOMM_SUCCESS;
 
 	if (*part)
-		status = missed(&j, island_part_end(*part));
+		status = island_job_missed(&j, island_part_end(*part));
 	*part = NULL;
 	if (failed || status != DICOMM_SUCCESS)
 		return status;
@@ -784,8 +639,9 @@ static dicomm_result_t run(struct job *j)
 	longest.count = f.count + j->is->pieces;
 	f.scratch = scratch_bytes(&longest);
 	if (f.scratch)
-		TRY(missed(j, get_scratch(&f.whole,
-					  f.scratch * (ISLAND_LEAD + 1))));
+		TRY(island_job_missed(
+			j, island_job_scratch(&f.whole,
+					      f.scratch * (ISLAND_LEAD + 1))));
 	return run_parts(&f);
 }
 

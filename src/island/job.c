@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collectives of islands as they run. */
+#include "src/island/job.h"
+
+#include <stdlib.h>
+
+#include "src/base/log.h"
+#include "src/core/fault.h"
+#include "src/core/memory.h"
+#include "src/memory/blocked_streams.h"
+
+struct island_scratch {
+	const void *stream;
+	uint8_t *at;
+	size_t bytes;
+	bool captured; /* of a call in a graph */
+	struct island_scratch *next;
+};
+
+dicomm_result_t island_job_inside(struct job *j, int (*queue)(struct job *j),
+				  const char *what)
+{
+	struct island *is = j->is;
+	bool queued = is->comm->dev;
+	dicomm_result_t status = DICOMM_SUCCESS;
+	int result, ended;
+
+	if (island_job_is_alone(j))
+		return DICOMM_SUCCESS;
+	/* On the host they block, until the thread of the island aborts. */
+	if (queued)
+		pthread_mutex_lock(&is->lock);
+	j->vendor = is->vendor;
+	if (!j->vendor || fault_is(is->comm)) {
+		status = fault_report(is->comm);
+	} else {
+		result = j->f->group_start();
+		if (result == VENDOR_SUCCESS) {
+			result = queue(j);
+			ended = j->f->group_end();
+			if (result == VENDOR_SUCCESS)
+				result = ended;
+		}
+		status = island_settle(is, j->vendor, result, what,
+				       is->comm->timeout_ms);
+	}
+	if (queued)
+		pthread_mutex_unlock(&is->lock);
+	if (status == DICOMM_SUCCESS || fault_is(is->comm))
+		return fault_is(is->comm) ? fault_report(is->comm) : status;
+	return fault_own(is->comm, status, -1);
+}
+
+dicomm_result_t island_job_missed(const struct job *j, dicomm_result_t status)
+{
+	struct dicomm_comm *comm = j->is->comm;
+
+	if (status == DICOMM_SUCCESS || fault_is(comm))
+		return status;
+	return fault_own(comm, status, -1);
+}
+
+static size_t power_of_two(size_t bytes)
+{
+	size_t room = 4096;
+
+	while (room < bytes)
+		room *= 2;
+	return room;
+}
+
+static dicomm_result_t take_memory(const struct dicomm_comm *comm, size_t bytes,
+				   void **at)
+{
+	const struct accel *accel = comm->accel;
+	dicomm_result_t status;
+	bool none;
+
+	none = comm->dev && streams_unblocked_await(accel->work, comm->index);
+	status = accel->alloc(comm->index, bytes, at);
+	if (none)
+		streams_unblocked_end();
+	return status;
+}
+
+/* Earlier calls on the stream use what it has; so it is kept where it has to
+ * grow, by half of all at least. A captured call is replayed beside others, so
+ * it has some of its own. */
+dicomm_result_t island_job_scratch(struct job *j, size_t bytes)
+{
+	struct island_scratch *s = j->is->scratch;
+	struct dicomm_comm *comm = j->is->comm;
+	void *at;
+
+	while (s && (j->captured || s->captured || s->stream != j->stream ||
+		     s->bytes < bytes))
+		s = s->next;
+	if (!s) {
+		bytes = power_of_two(bytes);
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "island: out of memory");
+		if (take_memory(comm, bytes, &at) != DICOMM_SUCCESS) {
+			free(s);
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "island: no memory of %s for %zu bytes",
+				    comm->device, bytes);
+		}
+		*s = (struct island_scratch){j->stream, at, bytes, j->captured,
+					     j->is->scratch};
+		j->is->scratch = s;
+	}
+	j->scratch = s->at;
+	return DICOMM_SUCCESS;
+}
+
+void island_free_scratch(struct island *is)
+{
+	struct island_scratch *s;
+
+	while ((s = is->scratch)) {
+		is->scratch = s->next;
+		island_free(is->comm, s->at);
+		free(s);
+	}
+}
