@@ -183,6 +183,14 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 	return done;
 }
 
+static inline bool goes_by_islands(const struct dicomm_comm *comm,
+				   const struct call *call,
+				   dicomm_stream_t stream)
+{
+	return comm->has_islands && !group_open() && (comm->dev || !stream) &&
+	       island_takes(comm, call);
+}
+
 static inline dicomm_result_t
 uniform_checked(const char *f, unsigned function, const void *send, void *recv,
 		size_t count, dicomm_datatype_t type, dicomm_redop_t op,
@@ -219,8 +227,7 @@ uniform_checked(const char *f, unsigned function, const void *send, void *recv,
 	else
 		TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
 				 recv_blocks * bytes));
-	if (comm->has_islands && !group_open() && (comm->dev || !stream) &&
-	    island_takes(comm, &call))
+	if (goes_by_islands(comm, &call, stream))
 		return island_call(comm, &call, stream);
 	return group_call(comm, &call, NULL, stream);
 }
@@ -587,8 +594,10 @@ static dicomm_result_t run_blocks(const char *f, struct dicomm_comm *comm,
 			    "%s: no memory for the counts of %d ranks", f,
 			    comm->ranks);
 	status = place(f, comm, call, sent, received, room);
-	if (status == DICOMM_SUCCESS)
+	if (status == DICOMM_SUCCESS && !goes_by_islands(comm, call, stream))
 		return group_call(comm, call, room, stream);
+	if (status == DICOMM_SUCCESS)
+		status = island_call(comm, call, stream);
 	free(room);
 	return status;
 }

@@ -25,9 +25,14 @@
 #define FIRST_BYTES (UINT64_C(16) << 10)
 /* Longest part where nothing has been measured */
 #define PART_BYTES (UINT64_C(4) << 20)
+/* Of what the vendor's library has of an all-to-all at a time, unless it is
+ * set: long enough that its start does not count */
+#define EXCHANGE_BYTES (UINT64_C(64) << 20)
 #define NEVER_NS (UINT64_C(1) << 50)
 
-/* Of a reduce-scatter and an all-gather by the vendor's library */
+/* Of what is measured by the vendor's library: a reduce-scatter and an
+ * all-gather; sends of an all-to-all */
+enum { COLLECT, EXCHANGE, MEASURED };
 struct island_times {
 	uint64_t short_ns, long_ns;
 };
@@ -38,6 +43,7 @@ struct gauge {
 	struct accel_stream *stream;
 	struct accel_event *event;
 	uint8_t *send, *recv;
+	bool exchanges; /* what is measured */
 };
 
 static dicomm_result_t await(const struct gauge *g)
@@ -75,6 +81,30 @@ static bool queue(const struct gauge *g, struct vendor_comm *vendor,
 	       DICOMM_SUCCESS;
 }
 
+static bool queue_exchange(const struct gauge *g, struct vendor_comm *vendor,
+			   uint64_t bytes)
+{
+	struct island *is = g->is;
+	const struct vendor_functions *f = &is->library->f;
+	uint32_t size = is->size[is->mine];
+	size_t n = bytes / size;
+	int result = f->group_start(), ended;
+
+	for (uint32_t m = 0; m < size && result == VENDOR_SUCCESS; m++) {
+		if (m == is->index[is->comm->rank])
+			continue;
+		result = f->send(g->send + m * n, n, DICOMM_UINT8, (int)m,
+				 vendor, NULL);
+		if (result == VENDOR_SUCCESS)
+			result = f->recv(g->recv + m * n, n, DICOMM_UINT8,
+					 (int)m, vendor, NULL);
+	}
+	ended = f->group_end();
+	return island_settle(is, vendor,
+			     result == VENDOR_SUCCESS ? ended : result,
+			     "ncclSend", MEASURE_MS) == DICOMM_SUCCESS;
+}
+
 /* Returns true if it is done; otherwise it is not to be chosen. */
 static bool run(const struct gauge *g, uint64_t bytes)
 {
@@ -86,7 +116,8 @@ static bool run(const struct gauge *g, uint64_t bytes)
 	if (is->comm->dev)
 		pthread_mutex_lock(&is->lock);
 	vendor = is->vendor;
-	good = vendor && !fault_is(is->comm) && queue(g, vendor, bytes);
+	good = vendor && !fault_is(is->comm) &&
+	       (g->exchanges ? queue_exchange : queue)(g, vendor, bytes);
 	if (is->comm->dev)
 		pthread_mutex_unlock(&is->lock);
 	return good && await(g) == DICOMM_SUCCESS;
@@ -188,23 +219,12 @@ static void give_up(struct island *is)
 		 "the vendor's library was not done within %d ms", MEASURE_MS);
 }
 
-/* All ranks go from step to step together: a rank that went on alone would call
- * something else than the others of its island. */
-static dicomm_result_t measure_all(struct gauge *g, struct island_times *t)
+static dicomm_result_t measure_both(struct gauge *g, struct island_times *t)
 {
 	struct island *is = g->is;
 	struct dicomm_comm *comm = is->comm;
-	uint64_t opened = 0;
 
 	*t = (struct island_times){0, 0};
-	if (is->library && !open_gauge(g))
-		opened = NEVER_NS;
-	TRY(agree(comm, &opened));
-	if (opened == NEVER_NS) {
-		snprintf(is->why, sizeof(is->why),
-			 "no memory to measure the vendor's library");
-		return DICOMM_SUCCESS;
-	}
 	if (is->library)
 		t->short_ns = measure(g, SHORT_BYTES);
 	TRY(agree(comm, &t->short_ns));
@@ -216,13 +236,42 @@ static dicomm_result_t measure_all(struct gauge *g, struct island_times *t)
 	return DICOMM_SUCCESS;
 }
 
+/* All ranks go from step to step together: a rank that went on alone would call
+ * something else than the others of its island. */
+static dicomm_result_t measure_all(struct gauge *g, struct island_times *t)
+{
+	struct island *is = g->is;
+	struct dicomm_comm *comm = is->comm;
+	uint64_t opened = 0;
+
+	if (is->library && !open_gauge(g))
+		opened = NEVER_NS;
+	TRY(agree(comm, &opened));
+	if (opened == NEVER_NS) {
+		snprintf(is->why, sizeof(is->why),
+			 "no memory to measure the vendor's library");
+		return DICOMM_SUCCESS;
+	}
+	for (int i = 0; i < MEASURED && !*is->why; i++) {
+		g->exchanges = i == EXCHANGE;
+		TRY(measure_both(g, &t[i]));
+	}
+	return DICOMM_SUCCESS;
+}
+
 /* The time of the slowest island for so many bytes */
-static uint64_t inside_ns(const struct island_times *t, enum coll coll,
+static uint64_t inside_ns(const struct island *is,
+			  const struct island_times *measured, enum coll coll,
 			  uint64_t bytes)
 {
 	bool half = coll == COLL_REDUCE_SCATTER || coll == COLL_ALLGATHER;
+	const struct island_times *t =
+		&measured[coll == COLL_ALLTOALL ? EXCHANGE : COLLECT];
 	uint64_t ns = t->short_ns;
 
+	/* What is for other islands stays out. */
+	if (coll == COLL_ALLTOALL)
+		bytes = bytes / (uint64_t)is->comm->ranks * is->pieces;
 	if (bytes > SHORT_BYTES && t->long_ns > t->short_ns) {
 		uint64_t ps_per_kib = (t->long_ns - t->short_ns) * 1000 /
 				      ((LONG_BYTES - SHORT_BYTES) / 1024);
@@ -230,6 +279,26 @@ static uint64_t inside_ns(const struct island_times *t, enum coll coll,
 		ns += (bytes - SHORT_BYTES) / 1024 * ps_per_kib / 1000;
 	}
 	return half ? ns / 2 : ns;
+}
+
+/* The longer buffer of an all-to-all among one rank of each island that sends
+ * as much from island to island as all ranks do, between the largest two */
+static uint64_t bytes_between(const struct island *is, uint64_t bytes)
+{
+	uint32_t largest = 0, second = 0;
+
+	for (uint32_t i = 0; i < is->islands; i++) {
+		uint32_t size = is->size[i];
+
+		if (size > largest) {
+			second = largest;
+			largest = size;
+		} else if (size > second) {
+			second = size;
+		}
+	}
+	return bytes / (uint64_t)is->comm->ranks * largest * second *
+	       is->islands;
 }
 
 /* The bytes of one owner of a piece that take its link as long as those of all
@@ -278,12 +347,15 @@ struct part_times {
 };
 
 /* The first part's times inside and between islands, and the longer of the two
- * for each further one */
-static uint64_t in_parts_ns(const struct part_times *t, int size, int part)
+ * for each further one. In an all-to-all, neither waits for the other. */
+static uint64_t in_parts_ns(const struct part_times *t, enum coll coll,
+			    int size, int part)
 {
 	uint64_t in = t->inside[part], out = t->between[part];
 	uint64_t more = (UINT64_C(1) << (2 * (size - part))) - 1;
 
+	if (coll == COLL_ALLTOALL)
+		return in > out ? in : out;
 	return in + out + more * (in > out ? in : out);
 }
 
@@ -299,8 +371,12 @@ static dicomm_result_t predict_parts(const struct island *is,
 			       .links = between};
 
 	for (int i = 0; i < ISLAND_SIZES; i++) {
-		parts->inside[i] = inside_ns(t, coll, size_of(i));
-		TRY(predict(is, &owners, bytes_on_link(is, size_of(i)),
+		uint64_t bytes = size_of(i);
+
+		parts->inside[i] = inside_ns(is, t, coll, bytes);
+		if (coll == COLL_ALLTOALL)
+			bytes = bytes_between(is, bytes);
+		TRY(predict(is, &owners, bytes_on_link(is, bytes),
 			    &parts->between[i]));
 	}
 	return DICOMM_SUCCESS;
@@ -308,7 +384,7 @@ static dicomm_result_t predict_parts(const struct island *is,
 
 /* The sizes of parts that calls of a size may be cut into, also if that is
  * set */
-static void find_choice(int size, int *least, int *most)
+static void find_choice(enum coll coll, int size, int *least, int *most)
 {
 	int64_t set = config_int(CONFIG_ISLAND_PART_BYTES);
 
@@ -316,6 +392,8 @@ static void find_choice(int size, int *least, int *most)
 	while (UINT64_C(1) << (2 * (size - *least)) > ISLAND_CALL_PARTS)
 		++*least;
 	*most = size;
+	if (coll == COLL_ALLTOALL)
+		*least = size;
 	if (set < 0)
 		return;
 	while (set && *most > *least && size_of(*most) > (uint64_t)set)
@@ -336,9 +414,9 @@ static dicomm_result_t is_faster(struct island *is, const struct part_times *t,
 	int part = size, least, most;
 
 	TRY(predict(is, &flat, size_of(size), &own));
-	find_choice(size, &least, &most);
+	find_choice(coll, size, &least, &most);
 	for (int i = most; i >= least; i--) {
-		ns = in_parts_ns(t, size, i);
+		ns = in_parts_ns(t, coll, size, i);
 		if (ns < best) {
 			best = ns;
 			part = i;
@@ -366,8 +444,6 @@ static dicomm_result_t find_least(struct island *is,
 	bool faster = true;
 
 	is->least[coll] = UINT64_MAX;
-	if (t->short_ns >= NEVER_NS || t->long_ns >= NEVER_NS)
-		return DICOMM_SUCCESS;
 	TRY(predict_parts(is, t, between, coll, &parts));
 	for (int i = ISLAND_SIZES - 1; faster && i >= 0; i--) {
 		TRY(is_faster(is, &parts, coll, i, &faster));
@@ -407,9 +483,10 @@ static dicomm_result_t find_all(struct island *is, const struct island_times *t)
 		of[i] = island_owner(is, i, 0);
 	if (is->comm->links)
 		status = links_part(is->comm->links, is->islands, of, &between);
-	for (enum coll c = 0; c <= COLL_ALLGATHER && status == DICOMM_SUCCESS;
+	for (enum coll c = 0; c <= COLL_ALLTOALL && status == DICOMM_SUCCESS;
 	     c++)
 		status = find_least(is, t, between, c);
+	is->least[COLL_ALLTOALLV] = is->least[COLL_ALLTOALL];
 	links_free(between);
 	free(of);
 	return status;
@@ -419,7 +496,7 @@ static dicomm_result_t compare(struct island *is)
 {
 	int64_t least = config_int(CONFIG_ISLAND_BYTES);
 	struct gauge g = {.is = is};
-	struct island_times longest;
+	struct island_times longest[MEASURED];
 	dicomm_result_t status;
 
 	for (int c = 0; c < COLL_KINDS; c++)
@@ -427,13 +504,24 @@ static dicomm_result_t compare(struct island *is)
 	set_parts(is, least >= 0 ? PART_BYTES : 0);
 	if (least >= 0)
 		return DICOMM_SUCCESS;
-	status = measure_all(&g, &longest);
+	status = measure_all(&g, longest);
 	if (status != DICOMM_SUCCESS)
 		give_up(is);
 	close_gauge(&g);
 	if (status == DICOMM_SUCCESS && !*is->why)
-		status = find_all(is, &longest);
+		status = find_all(is, longest);
 	return status;
+}
+
+/* Multiples of 64: the vendor's library copies aligned blocks faster. */
+static void set_exchange(struct island *is, uint64_t part)
+{
+	uint64_t ranks = (uint64_t)is->comm->ranks;
+
+	is->least_block = is->least[COLL_ALLTOALL] / ranks +
+			  (is->least[COLL_ALLTOALL] % ranks != 0);
+	is->exchange_bytes =
+		part ? (part / is->size[is->mine] | 63) + 1 : SIZE_MAX;
 }
 
 dicomm_result_t island_compare(struct island *is)
@@ -443,5 +531,6 @@ dicomm_result_t island_compare(struct island *is)
 	TRY(compare(is));
 	if (part >= 0)
 		set_parts(is, (uint64_t)part);
+	set_exchange(is, part >= 0 ? (uint64_t)part : EXCHANGE_BYTES);
 	return DICOMM_SUCCESS;
 }

@@ -53,6 +53,9 @@ struct island {
 	/* Longest part, in bytes of the longer buffer, that is best for these
 	 * sizes; 0: a call is one part. */
 	uint64_t part_bytes[COLL_KINDS][ISLAND_SIZES];
+	/* Of an all-to-all: least bytes of a block that goes by the vendor's
+	 * library, and bytes of each that this is given at a time. */
+	size_t least_block, exchange_bytes;
 
 	pthread_mutex_t calls;
 	_Atomic(void *) caller; /* __builtin_thread_pointer(), in a call */
@@ -83,7 +86,7 @@ void island_close(struct dicomm_comm *comm);
 /* Is this collective done by islands? All ranks answer alike. */
 bool island_takes(const struct dicomm_comm *comm, const struct call *call);
 /* Does it: blocks on a host rank; on a rank of a device it is queued on the
- * stream. */
+ * stream. Copies the call's arrays of counts. */
 dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
 			    dicomm_stream_t stream);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of islands, each in three parts: the vendor's library reduces or
- * spreads within each island, the owners of each piece do their part between
- * islands, and the vendor's library spreads the result.
+ * Which collectives go by islands, and how all but all-to-all (exchange.c) do,
+ * each in three parts: the vendor's library reduces or spreads within each
+ * island, the owners of each piece do their part between islands, and the
+ * vendor's library spreads the result.
  *
  *   allreduce       reduce-scatter, all-reduce, all-gather
  *   reduce_scatter  reduce of each block to an owner, reduce-scatter
@@ -27,7 +28,7 @@
 #include "src/base/type.h"
 #include "src/core/fault.h"
 #include "src/engine/engine.h"
-#include "src/island/job.h"
+#include "src/island/exchange.h"
 #include "src/stream/graph.h"
 #include "src/stream/submit.h"
 
@@ -63,6 +64,8 @@ static const char *obstacle(const struct island *is, enum coll coll,
 	case COLL_BROADCAST:
 	case COLL_REDUCE_SCATTER:
 	case COLL_ALLGATHER:
+	case COLL_ALLTOALL:
+	case COLL_ALLTOALLV:
 		break;
 	default:
 		return "not for this collective";
@@ -77,11 +80,14 @@ bool island_takes(const struct dicomm_comm *comm, const struct call *call)
 	const struct island *is = comm->island;
 	uint64_t bytes = call->count * type_bytes(call->type);
 
-	if (!comm->has_islands || call->function > COLL_ALLGATHER ||
-	    call->count < is->pieces)
+	if (!comm->has_islands || call->function > COLL_ALLTOALLV)
 		return false;
-	if (call->function == COLL_REDUCE_SCATTER ||
-	    call->function == COLL_ALLGATHER)
+	/* No rank knows all counts. */
+	if (call->function == COLL_ALLTOALLV)
+		return is->least[COLL_ALLTOALLV] != UINT64_MAX;
+	if (call->count < (call->function == COLL_ALLTOALL ? 1 : is->pieces))
+		return false;
+	if (coll_has_blocks(call->function))
 		bytes *= (uint64_t)comm->ranks;
 	return !obstacle(is, (enum coll)call->function, bytes) &&
 	       (!call_reduces(call->function) || reduces_so(call));
@@ -92,6 +98,7 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 		    size_t len)
 {
 	const struct island *is = comm->island;
+	char short_blocks[80] = "";
 	const char *why;
 
 	if (len)
@@ -101,15 +108,19 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 	why = obstacle(is, coll, bytes);
 	if (!why && coll_reduces(coll) && type > DICOMM_BFLOAT16)
 		why = "the vendor's library lacks the type";
+	if (coll == COLL_ALLTOALLV)
+		snprintf(short_blocks, sizeof(short_blocks),
+			 "; blocks of less than %zu bytes by this library",
+			 is->least_block);
 	if (why)
 		snprintf(text, len, "  vendor islands: no: %s\n", why);
 	else
 		snprintf(
 			text, len,
 			"  vendor islands: %u, by %s, for calls that are in no "
-			"group%s\n",
+			"group%s%s\n",
 			is->islands, is->library ? is->library->path : "others",
-			comm->dev ? "" : " and on no stream");
+			comm->dev ? "" : " and on no stream", short_blocks);
 }
 
 /* ---- parts within an island ---- */
@@ -679,7 +690,10 @@ dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
 	atomic_fetch_add(&comm->in_island, 1);
 	pthread_mutex_lock(&is->calls);
 	atomic_store(&is->caller, __builtin_thread_pointer());
-	status = run(&j);
+	if (j.coll == COLL_ALLTOALL || j.coll == COLL_ALLTOALLV)
+		status = island_exchange(&j, call);
+	else
+		status = run(&j);
 	atomic_store(&is->caller, NULL);
 	pthread_mutex_unlock(&is->calls);
 	atomic_fetch_sub(&comm->in_island, 1);

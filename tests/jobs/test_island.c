@@ -404,7 +404,7 @@ static void other_ways(struct job_rank *me)
 	dicomm_stream_t stream;
 
 	join(me, me->arg);
-	explain(me, "alltoall", 100, DICOMM_INT32, "not for this collective");
+	explain(me, "gather", 100, DICOMM_INT32, "not for this collective");
 	explain(me, "allreduce", 100, DICOMM_FLOAT8E4M3, "lacks the type");
 	JOB_TRY(dicomm_redop_create_premulsum(&op, &scale, DICOMM_FLOAT64,
 					      DICOMM_SCALAR_HOST_IMMEDIATE,
