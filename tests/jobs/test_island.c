@@ -192,6 +192,61 @@ static void all_of(struct attempt *t, int nth)
 	reduce_scatter(t);
 }
 
+/* Out of place, in place, and on some ranks so */
+static void all_to_all(struct job_rank *me)
+{
+	static const size_t counts[] = {1, 9, 300, 1001};
+	static const dicomm_datatype_t types[] = {
+		DICOMM_INT8, DICOMM_FLOAT8E4M3, DICOMM_FLOAT64};
+	struct trial t = {.op = DICOMM_SUM};
+
+	for (int i = 0; i < 12; i++) {
+		t.count = counts[i % 4];
+		t.type = types[i % 3];
+		t.seed++;
+		t.kind = TRIAL_ALLTOALLV;
+		trial_run(t, me);
+		t.kind = TRIAL_ALLTOALL;
+		for (int p = 0; p < TRIAL_PLACES; p++) {
+			trial_place(&t, me, (enum trial_placement)p);
+			trial_run(t, me);
+		}
+	}
+}
+
+static uint32_t pair_value(int from, int to, size_t i)
+{
+	return (uint32_t)(from * 100 + to) << 16 | (uint32_t)i;
+}
+
+/* In place, each pair of ranks swaps as much; no block is where the order of
+ * ranks has it. */
+static void swap_in_place(struct job_rank *me)
+{
+	int n = me->ranks, r = me->rank;
+	size_t counts[MOST], displs[MOST], end = 3;
+	uint32_t *data;
+
+	for (int q = n; q--;) {
+		counts[q] = (size_t)((q + r) * 7 % 5) * 301;
+		displs[q] = end;
+		end += counts[q];
+	}
+	data = calloc(end, sizeof(*data));
+	JOB_CHECK(data, "out of memory");
+	for (int q = 0; q < n; q++)
+		for (size_t i = 0; i < counts[q]; i++)
+			data[displs[q] + i] = pair_value(r, q, i);
+	JOB_TRY(dicomm_alltoallv(data, counts, displs, data, counts, displs,
+				 DICOMM_UINT32, me->comm, NULL));
+	for (int q = 0; q < n; q++)
+		for (size_t i = 0; i < counts[q]; i++)
+			JOB_CHECK(data[displs[q] + i] == pair_value(q, r, i),
+				  "from rank %d: element %zu is %x", q, i,
+				  data[displs[q] + i]);
+	free(data);
+}
+
 static void results(struct job_rank *me)
 {
 	int nth = 0;
@@ -208,6 +263,8 @@ static void results(struct job_rank *me)
 			if (element_op_fits(t.op, t.type))
 				all_of(&t, nth++);
 		}
+	all_to_all(me);
+	swap_in_place(me);
 	free(t.send);
 	free(t.recv);
 }
@@ -295,8 +352,9 @@ static void many_at_once(struct job_rank *me, const struct gadget *g,
 static void on_devices(struct job_rank *me)
 {
 	static const enum trial_kind kinds[] = {
-		TRIAL_ALLREDUCE, TRIAL_REDUCE, TRIAL_BROADCAST,
-		TRIAL_REDUCE_SCATTER, TRIAL_ALLGATHER};
+		TRIAL_ALLREDUCE,      TRIAL_REDUCE,    TRIAL_BROADCAST,
+		TRIAL_REDUCE_SCATTER, TRIAL_ALLGATHER, TRIAL_ALLTOALL,
+		TRIAL_ALLTOALLV};
 	struct gadget g;
 	struct trial t = {.type = DICOMM_FLOAT32, .op = DICOMM_SUM};
 
@@ -333,6 +391,13 @@ static void on_devices(struct job_rank *me)
 				    .count = 2500,
 				    .seed = 88},
 		     4);
+	many_at_once(me, &g,
+		     (struct trial){.kind = TRIAL_ALLTOALL,
+				    .type = DICOMM_FLOAT32,
+				    .count = 300,
+				    .in_place = true,
+				    .seed = 99},
+		     2);
 	JOB_CHECK(!gadget_hangs(&g), "%d calls of the driver would have hung",
 		  gadget_hangs(&g));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -394,6 +459,71 @@ START_TEST(a_byte_crosses_the_boundary_once)
 }
 END_TEST
 
+/* Blocks of ranks of an island do not leave it, if they are long enough. */
+#define SHORT_BLOCK 100
+#define LONG_BLOCK 4000
+
+static bool are_neighbours(const struct layout *l, int a, int b)
+{
+	return a != b && l->host[a] == l->host[b];
+}
+
+static void by_length(struct job_rank *me)
+{
+	const struct layout *l = me->arg;
+	size_t counts[MOST], displs[MOST], all = 0;
+	uint8_t *data = calloc(2 * MOST, LONG_BLOCK);
+	uint64_t before, ours = 0;
+
+	JOB_CHECK(data, "out of memory");
+	join(me, l);
+	explain(me, "alltoallv", LONG_BLOCK, DICOMM_UINT8,
+		"blocks of less than 2000 bytes by this library");
+	explain(me, "alltoallv", SHORT_BLOCK, DICOMM_UINT8,
+		"vendor islands: no: predicted");
+	for (int r = 0; r < l->ranks; r++) {
+		bool is_long = (r + me->rank) % 3;
+
+		counts[r] = is_long ? LONG_BLOCK : SHORT_BLOCK;
+		displs[r] = all;
+		all += counts[r];
+		if (r != me->rank &&
+		    !(are_neighbours(l, r, me->rank) && is_long))
+			ours += counts[r];
+	}
+	before = sent(me);
+	JOB_TRY(dicomm_alltoallv(data, counts, displs, data + all, counts,
+				 displs, DICOMM_UINT8, me->comm, NULL));
+	JOB_CHECK(sent(me) - before == ours, "%llu bytes, not %llu",
+		  (unsigned long long)(sent(me) - before),
+		  (unsigned long long)ours);
+	before = sent(me);
+	JOB_TRY(dicomm_alltoall(data, data, LONG_BLOCK, DICOMM_UINT8, me->comm,
+				NULL));
+	ours = 0;
+	for (int r = 0; r < l->ranks; r++)
+		ours += l->host[r] == l->host[me->rank] ? 0 : LONG_BLOCK;
+	JOB_CHECK(sent(me) - before == ours, "%llu bytes, not %llu",
+		  (unsigned long long)(sent(me) - before),
+		  (unsigned long long)ours);
+	free(data);
+}
+
+START_TEST(blocks_inside_an_island_go_by_the_vendors_library)
+{
+	static const char *const bytes[] = {[4] = "DICOMM_ISLAND_BYTES=8000",
+					    [6] = "DICOMM_ISLAND_BYTES=12000"};
+	const struct layout *l = &layouts[_i];
+
+	job_run(&(struct job){.run = by_length,
+			      .arg = (void *)(uintptr_t)l,
+			      .ranks = l->ranks,
+			      .bare = true,
+			      .env = {"DICOMM_ISLAND=auto", bytes[l->ranks],
+				      "DICOMM_ISLAND_LIBRARY=own:" OWN}});
+}
+END_TEST
+
 /* ---- what islands do not do ---- */
 
 static void other_ways(struct job_rank *me)
@@ -405,6 +535,7 @@ static void other_ways(struct job_rank *me)
 
 	join(me, me->arg);
 	explain(me, "gather", 100, DICOMM_INT32, "not for this collective");
+	explain(me, "alltoall", 100, DICOMM_INT32, "vendor islands: 2");
 	explain(me, "allreduce", 100, DICOMM_FLOAT8E4M3, "lacks the type");
 	JOB_TRY(dicomm_redop_create_premulsum(&op, &scale, DICOMM_FLOAT64,
 					      DICOMM_SCALAR_HOST_IMMEDIATE,
@@ -496,18 +627,25 @@ END_TEST
 static void by_cost(struct job_rank *me)
 {
 	static float data[1 << 18];
+	static const char *const of[] = {"allreduce", "alltoallv"};
 	char text[8192], (*all)[64] = job_board();
 	const char *line;
 
 	join(me, me->arg);
-	JOB_TRY(dicomm_comm_explain(me->comm, "allreduce", 1 << 18,
-				    DICOMM_FLOAT32, text, sizeof(text)));
-	line = strstr(text, "vendor islands: ");
-	JOB_CHECK(line, "no line in\n%s", text);
-	snprintf(all[me->rank], sizeof(*all), "%.18s", line);
-	job_barrier();
-	JOB_CHECK(!strcmp(all[me->rank], all[0]), "\"%s\", not \"%s\"",
-		  all[me->rank], all[0]);
+	for (int i = 0; i < 2; i++) {
+		JOB_TRY(dicomm_comm_explain(me->comm, of[i], 1 << 18,
+					    DICOMM_FLOAT32, text,
+					    sizeof(text)));
+		line = strstr(text, "vendor islands: ");
+		JOB_CHECK(line, "no line in\n%s", text);
+		snprintf(all[me->rank], sizeof(*all), "%.18s", line);
+		job_barrier();
+		JOB_CHECK(!strcmp(all[me->rank], all[0]),
+			  "%s: \"%s\", not \"%s\"", of[i], all[me->rank],
+			  all[0]);
+		job_barrier();
+	}
+	all_to_all(me);
 	data[1] = 1;
 	JOB_TRY(dicomm_allreduce(data, data, 1 << 18, DICOMM_FLOAT32,
 				 DICOMM_SUM, me->comm, NULL));
@@ -568,11 +706,27 @@ struct death {
 	double at_s;
 };
 
-/* The victim stands still, then dies while the others wait for it, inside its
- * island and outside. */
-static void die(struct job_rank *me)
+static dicomm_result_t sum_up(struct job_rank *me)
 {
 	static float data[1 << 16];
+
+	return dicomm_allreduce(data, data, 1 << 16, DICOMM_FLOAT32, DICOMM_SUM,
+				me->comm, NULL);
+}
+
+static dicomm_result_t exchange(struct job_rank *me)
+{
+	static float data[1 << 16];
+
+	return dicomm_alltoall(data, data, (1 << 16) / (size_t)me->ranks,
+			       DICOMM_FLOAT32, me->comm, NULL);
+}
+
+/* The victim stands still, then dies while the others wait for it, inside its
+ * island and outside. */
+static void die_in(struct job_rank *me,
+		   dicomm_result_t (*call)(struct job_rank *))
+{
 	struct death *death = job_board();
 	const int victim = 1;
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -581,8 +735,7 @@ static void die(struct job_rank *me)
 
 	join(me, me->arg);
 	snprintf(name, sizeof(name), "rank %d", victim);
-	JOB_TRY(dicomm_allreduce(data, data, 1 << 16, DICOMM_FLOAT32,
-				 DICOMM_SUM, me->comm, NULL));
+	JOB_TRY(call(me));
 	atomic_fetch_add(&death->working, 1);
 	if (me->rank == victim) {
 		while (atomic_load(&death->working) < me->ranks)
@@ -593,8 +746,7 @@ static void die(struct job_rank *me)
 		raise(SIGKILL);
 	}
 	while (status == DICOMM_SUCCESS)
-		status = dicomm_allreduce(data, data, 1 << 16, DICOMM_FLOAT32,
-					  DICOMM_SUM, me->comm, NULL);
+		status = call(me);
 	JOB_CHECK(atomic_load(&death->killed), "%d before it was killed: %s",
 		  (int)status, dicomm_get_last_error(me->comm));
 	prompt_check("news of a death", job_seconds() - death->at_s, 0);
@@ -610,10 +762,20 @@ static void die(struct job_rank *me)
 	job_check_sums(rest, me->ranks - 1, me->rank - (me->rank > victim));
 }
 
+static void die(struct job_rank *me)
+{
+	die_in(me, sum_up);
+}
+
+static void die_in_all_to_all(struct job_rank *me)
+{
+	die_in(me, exchange);
+}
+
 START_TEST(a_death_is_named_and_shrink_makes_islands_anew)
 {
 	job_run(&(struct job){
-		.run = die,
+		.run = _i < 8 ? die : die_in_all_to_all,
 		.arg = &layouts[_i % 4],
 		.ranks = layouts[_i % 4].ranks,
 		.bare = true,
@@ -676,6 +838,9 @@ int main(void)
 	tcase_add_loop_test(tc, ranks_of_mock_devices_follow_their_streams, 0,
 			    4);
 	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 8);
+	tcase_add_loop_test(tc,
+			    blocks_inside_an_island_go_by_the_vendors_library,
+			    0, LAYOUTS);
 	tcase_add_test(tc, what_islands_lack_goes_our_way);
 	tcase_add_test(tc, nccl_without_a_library_is_an_error);
 	tcase_add_test(tc, auto_without_a_library_goes_on);
@@ -685,6 +850,8 @@ int main(void)
 			    1, 4);
 	tcase_add_loop_test(tc, a_death_is_named_and_shrink_makes_islands_anew,
 			    5, 8);
+	tcase_add_loop_test(tc, a_death_is_named_and_shrink_makes_islands_anew,
+			    9, 12);
 	tcase_add_loop_test(tc, an_abort_ends_what_waits_in_an_island, 0, 6);
 	suite_add_tcase(s, tc);
 	prompt_add(s);
