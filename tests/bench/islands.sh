@@ -58,7 +58,7 @@ run() # COLLECTIVE SETTING...
 flat=$(for c in allreduce reduce_scatter allgather; do
 	echo "$c:ring"
 done | paste -s -d ';')
-flat="$flat;broadcast:chain;reduce:chain"
+flat="$flat;broadcast:chain;reduce:chain;alltoall:direct"
 island="DICOMM_ISLAND=auto DICOMM_ISLAND_BYTES=0
 	DICOMM_ISLAND_LIBRARY=own:.libs/dicomm/compat/libnccl.so.2"
 g=$(echo "$rate" | awk '{ print $1 / 1000 }')
@@ -72,7 +72,7 @@ for hosts in '2 2' '4 4' '3 1' '4 2'; do
 		{"nodes": [{"ranks": $first, "gbit_per_s": $g},
 		           {"ranks": $second, "gbit_per_s": $g}]}
 	END
-	for c in allreduce reduce_scatter allgather broadcast reduce; do
+	for c in allreduce reduce_scatter allgather broadcast reduce alltoall; do
 		run $c "DICOMM_ALGO=$flat"
 		ring=$ms ring_mb=$mb
 		run $c DICOMM_ISLAND=off
@@ -82,11 +82,14 @@ for hosts in '2 2' '4 4' '3 1' '4 2'; do
 		whole=$ms
 		# shellcheck disable=SC2086
 		run $c $island DICOMM_ISLAND_PART_BYTES=1M
-		# Of the blocks of all ranks, those of the larger host
+		# Of the blocks of all ranks, those of the larger host; of an
+		# all-to-all, one for each pair of ranks on both
 		least=$(awk -v b=$bytes -v c=$c -v x="$first" -v y="$second" '
 			BEGIN {
 				if (c == "allgather" || c == "reduce_scatter")
 					b *= (x > y ? x : y) / (x + y)
+				if (c == "alltoall")
+					b *= x * y / (x + y)
 				printf "%.1f", b / 1e6
 			}')
 		echo "| ${first} + ${second} | $c | $ring | $own | $whole | $ms |" \
