@@ -162,11 +162,30 @@ static size_t room(const struct job *j)
 	return (j->count / j->is->pieces + 1) * j->elem;
 }
 
+static bool swaps(const struct job *j)
+{
+	return j->coll == COLL_ALLREDUCE && j->is->islands == 2 &&
+	       !j->is->equal && j->op != DICOMM_AVG;
+}
+
 /* Where an owner has the sum of a piece: in the result, or in scratch */
 static uint8_t *sum_of(const struct job *j, uint32_t piece)
 {
-	return j->scratch ? j->scratch + piece / j->size * room(j)
-			  : j->recv + cut(j, piece) * j->elem;
+	return j->scratch && !swaps(j) ? j->scratch + piece / j->size * room(j)
+				       : j->recv + cut(j, piece) * j->elem;
+}
+
+/* Does a rank add what it has to what comes, which is in the result? */
+static bool adds_own(const struct job *j)
+{
+	return island_job_is_alone(j) && j->send != j->recv;
+}
+
+/* Where an owner gets the sum of a piece of the other island */
+static uint8_t *others_of(const struct job *j, uint32_t piece)
+{
+	return adds_own(j) ? j->recv + cut(j, piece) * j->elem
+			   : j->scratch + piece / j->size * room(j);
 }
 
 static int queue_reduce_scatter(struct job *j)
@@ -343,23 +362,102 @@ static dicomm_result_t make_call(const struct job *j, uint32_t round,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t between(const struct job *j, between_fn *fill)
+/* What two unequal islands do instead of an all-reduce for each piece. A rank
+ * does its calls one after the other, so one with several pieces would hold up
+ * the owners of the others. Here all owners send each other their sums at once,
+ * as many bytes, and each adds them up; two terms in either order are one
+ * sum. */
+static dicomm_result_t make_swap(const struct job *j, struct item *items,
+				 uint32_t *n)
 {
 	const struct island *is = j->is;
-	dicomm_result_t status = DICOMM_SUCCESS, ended = DICOMM_SUCCESS;
-	struct call call;
-	size_t *counts;
+	size_t ranks = (size_t)is->comm->ranks;
+	size_t *room = calloc(3 * ranks, sizeof(*room));
+	struct call *swap = &items[0].call;
 
-	if (is->rounds > 1)
-		TRY(dicomm_group_start());
-	for (uint32_t i = 0; i < is->rounds && status == DICOMM_SUCCESS; i++) {
-		status = make_call(j, i, fill, &call, &counts);
-		if (status == DICOMM_SUCCESS)
-			status = group_call(is->comm, &call, counts, j->stream);
+	if (!room)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	*swap = (struct call){.kind = &planned_kind,
+			      .function = COLL_ALLTOALLV,
+			      .type = j->type,
+			      .root = -1,
+			      .send = island_job_is_alone(j) ? j->send
+							     : j->recv,
+			      .recv = others_of(j, 0),
+			      .send_counts = room,
+			      .send_displs = room + ranks,
+			      .recv_counts = room,
+			      .recv_displs = room + 2 * ranks};
+	items[0].counts = room;
+	*n = 1;
+	for (uint32_t p = j->me; p < is->pieces; p += j->size) {
+		uint32_t peer = island_owner(is, 1 - is->mine, p);
+		size_t at = cut(j, p) * j->elem;
+
+		room[peer] = length(j, p);
+		room[ranks + peer] = at;
+		room[2 * ranks + peer] =
+			(size_t)(others_of(j, p) - others_of(j, 0));
+		items[(*n)++].call = (struct call){
+			.kind = &planned_kind,
+			.function = CALL_REDUCE_LOCAL,
+			.type = j->type,
+			.op = j->op,
+			.root = -1,
+			.count = length(j, p),
+			.send = adds_own(j) ? j->send + at : others_of(j, p),
+			.recv = j->recv + at};
 	}
+	return DICOMM_SUCCESS;
+}
+
+/* Most calls between islands */
+static uint32_t most_calls(const struct job *j)
+{
+	return j->is->pieces + 1;
+}
+
+/* Makes the calls between islands: `items` has room for the most. */
+static dicomm_result_t make_calls(const struct job *j, between_fn *fill,
+				  struct item *items, uint32_t *n)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	*n = 0;
+	for (uint32_t i = 0; i < most_calls(j); i++)
+		items[i] = (struct item){.comm = j->is->comm};
+	if (swaps(j))
+		return make_swap(j, items, n);
+	while (*n < j->is->rounds && status == DICOMM_SUCCESS) {
+		status = make_call(j, *n, fill, &items[*n].call,
+				   &items[*n].counts);
+		*n += status == DICOMM_SUCCESS;
+	}
+	while (status != DICOMM_SUCCESS && *n)
+		free(items[--*n].counts);
+	return status;
+}
+
+static dicomm_result_t between(const struct job *j, between_fn *fill)
+{
+	struct item items[most_calls(j)];
+	dicomm_result_t status, ended;
+	uint32_t n;
+
+	TRY(island_job_missed(j, make_calls(j, fill, items, &n)));
+	if (n == 1)
+		return island_job_missed(
+			j, group_call(j->is->comm, &items[0].call,
+				      items[0].counts, j->stream));
+	status = dicomm_group_start();
+	for (uint32_t i = 0; i < n; i++)
+		if (status == DICOMM_SUCCESS)
+			status = group_call(j->is->comm, &items[i].call,
+					    items[i].counts, j->stream);
+		else
+			free(items[i].counts);
 	island_job_missed(j, status);
-	if (is->rounds > 1)
-		ended = dicomm_group_end();
+	ended = dicomm_group_end();
 	return status != DICOMM_SUCCESS ? status : ended;
 }
 
@@ -367,23 +465,14 @@ static dicomm_result_t between(const struct job *j, between_fn *fill)
 static dicomm_result_t begin_between(const struct job *j, between_fn *fill,
 				     struct island_part **part)
 {
-	struct island *is = j->is;
-	struct item items[is->rounds];
-	dicomm_result_t status = DICOMM_SUCCESS;
-	uint32_t n = 0;
+	struct item items[most_calls(j)];
+	dicomm_result_t status;
+	uint32_t n;
 
-	while (n < is->rounds && status == DICOMM_SUCCESS) {
-		items[n] = (struct item){.comm = is->comm};
-		status =
-			make_call(j, n, fill, &items[n].call, &items[n].counts);
-		n += status == DICOMM_SUCCESS;
-	}
+	status = make_calls(j, fill, items, &n);
 	if (status == DICOMM_SUCCESS)
-		status = island_part_begin(&is->parts, items, n, j->stream,
+		status = island_part_begin(&j->is->parts, items, n, j->stream,
 					   part);
-	else
-		while (n--)
-			free(items[n].counts);
 	return island_job_missed(j, status);
 }
 
@@ -480,7 +569,8 @@ static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
 /* Bytes of scratch */
 static size_t scratch_bytes(const struct job *j)
 {
-	if (j->coll == COLL_REDUCE && j->is->comm->rank != j->root)
+	if ((j->coll == COLL_REDUCE && j->is->comm->rank != j->root) ||
+	    (swaps(j) && !adds_own(j)))
 		return ((j->is->pieces - 1) / j->size + 1) * room(j);
 	if (j->coll == COLL_REDUCE_SCATTER && !island_job_is_alone(j))
 		return first_slot(j, j->is->pieces + j->size) * block_bytes(j);
