@@ -342,6 +342,52 @@ def ranks_call_unlike_operations():
         assert "rank 0" in both and "rank 1" in both, both
 
 
+def _unlike_in_detail(store, rank, n):
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    begin(store, rank, n)
+
+    def gather(shape):
+        tensor = torch.ones(shape)
+        dist.all_gather([torch.empty(shape) for _ in range(n)], tensor)
+
+    texts = []
+    for call in (
+            lambda: gather((2, 3) if rank else (3, 2)),
+            lambda: gather((2, 3) if rank else (4,)),
+            lambda: dist.all_gather_into_tensor(
+                torch.empty((2, 3 * n) if rank else (3, 2 * n)),
+                torch.ones((2, 3) if rank else (3, 2))),
+            lambda: dist.reduce(torch.ones((4, 1) if rank else (4,)), 0),
+            lambda: dist.barrier() if rank else gather((1,))):
+        try:
+            call()
+            texts.append("nothing was noticed")
+        except RuntimeError as error:
+            texts.append(str(error))
+    # Lists may have unlike shapes, and the group is whole.
+    out = [torch.empty(r + 1, 2) for r in range(n)]
+    dist.all_gather(out, torch.full((rank + 1, 2), float(rank)))
+    for r, tensor in enumerate(out):
+        assert tensor.tolist() == [[r, r]] * (r + 1), tensor
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    work.wait()
+    return texts
+
+
+@case
+def unlike_shapes_are_told_in_detail():
+    words = (("[3, 2]", "[2, 3]"), ("[4]", "[2, 3]"), ("[3, 2]", "[2, 3]"),
+             ("[4]", "[4, 1]"), ("ALLGATHER", "BARRIER"))
+    for rank, texts in enumerate(ranks.values(
+            ranks.run(2, _unlike_in_detail, seconds=60))):
+        for text, of_both in zip(texts, words):
+            assert text.startswith(
+                "Detected mismatch between collectives on ranks. Rank"
+                f" {rank} is running"), text
+            mine, other = of_both[rank], of_both[1 - rank]
+            assert f"{mine} vs {other}" in text, text
+
+
 def _in_a_callback(store, rank, n):
     begin(store, rank, n)
     dist.barrier()

@@ -12,7 +12,8 @@ from importlib import metadata as _metadata
 
 import torch.distributed as dist
 
-from . import _communicator, _completion, _default, _group, _operations, _types
+from . import _communicator, _completion, _default, _detail, _group
+from . import _operations, _types
 from . import _library as _lib
 from . import _watched
 from ._default import set_default
@@ -65,8 +66,8 @@ def _keep_out_of_graphs():
                 if isinstance(constant, _types_of_python.CodeType):
                     mark(constant, strategy)
 
-    for module in (_communicator, _completion, _group, _operations, _types,
-                   _watched, _lib):
+    for module in (_communicator, _completion, _detail, _group, _operations,
+                   _types, _watched, _lib):
         for value in vars(module).values():
             if getattr(value, "__module__", None) != module.__name__:
                 continue

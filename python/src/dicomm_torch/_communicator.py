@@ -109,6 +109,7 @@ class Communicator:
         self.lock = threading.RLock()
         self.in_flight = set()
         self.sequence = 0  # operations so far
+        self.compared = 0  # collectives that _detail.py has compared
         self.batches = {}  # calls that a thread coalesces
         self.is_timed = os.environ.get(
             "TORCH_NCCL_ENABLE_TIMING", "0") not in ("", "0")

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch._C._profiler import _RecordFunctionFast
 from torch.autograd import _profiler_enabled
 
-from . import _completion
+from . import _completion, _detail
 from . import _library as lib
 from ._types import moved, reduction
 from ._watched import Subclass, is_subclass
@@ -87,6 +87,7 @@ class Operations:
         self._store = communicator.store or store
         self._barriers = 0
         self._batches = communicator.batches
+        self._compares = _detail.is_wanted()
 
     def _place(self, tensor, what):
         """Check that a tensor is where this rank's buffers are, or bring it
@@ -166,6 +167,8 @@ class Operations:
         if batch is not None:
             batch.extend(calls)
             return _completion.done(self._communicator, "coalesced", [], 0)
+        if self._compares:
+            _detail.compare(self, calls, title or calls[0].title)
         start = (self._start_timed if self._communicator.is_timed
                  else self._start)
         if _profiler_enabled():
