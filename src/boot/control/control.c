@@ -236,7 +236,6 @@ static void send_number(struct control *c, enum frame_type type,
 		frame_put_u32(&out, (uint32_t)number);
 	frame_end(&out);
 	conn_send(&c->client->conn, &out);
-	conn_flush(&c->client->conn);
 }
 
 static bool is_coming(const struct control *c)
@@ -691,10 +690,8 @@ static void await_children(struct control *c)
 	frame_begin(&out, FRAME_RELAY);
 	frame_put_text(&out, address);
 	frame_end(&out);
-	if (c->client) {
+	if (c->client)
 		conn_send(&c->client->conn, &out);
-		conn_flush(&c->client->conn);
-	}
 	loop_unlock();
 	log_catch(false);
 }
@@ -884,7 +881,6 @@ static void send_part(struct control *c, const uint8_t *data, size_t len)
 		conn_send(&c->client->conn, &out);
 		at += n;
 	} while (at < len);
-	conn_flush(&c->client->conn);
 }
 
 static void ask_who(struct control *c)
@@ -1060,7 +1056,6 @@ static void say_busy(struct control *c, const char *text)
 	frame_put_text(&out, text);
 	frame_end(&out);
 	conn_send(&c->client->conn, &out);
-	conn_flush(&c->client->conn);
 }
 
 static void beat(struct loop_source *s)
@@ -1128,7 +1123,6 @@ static void ask(struct control *c, struct question *q, int rank, uint32_t class,
 	frame_put_u64(&out, number);
 	frame_end(&out);
 	conn_send(&c->client->conn, &out);
-	conn_flush(&c->client->conn);
 }
 
 static dicomm_result_t wait_answer(struct control *c, struct question *q,
@@ -1222,12 +1216,10 @@ dicomm_result_t control_post(struct control *c, int to, uint64_t key,
 	frame_put_bytes(&out, data, len);
 	frame_end(&out);
 	loop_lock();
-	if (c->client) {
+	if (c->client)
 		conn_send(&c->client->conn, &out);
-		conn_flush(&c->client->conn);
-	} else {
+	else
 		status = DICOMM_ERR_REMOTE;
-	}
 	loop_unlock();
 	if (status != DICOMM_SUCCESS)
 		return FAIL(status, "rank 0 (%s) is gone", c->where[0]);
@@ -1311,12 +1303,10 @@ void control_report(struct control *c, dicomm_result_t status, int culprit,
 	/* This also ends this rank's own all-gather. */
 	break_gathers(c, status, text);
 	pthread_cond_broadcast(&c->cond);
-	if (c->hub) {
+	if (c->hub)
 		hub_report(c->hub, status, culprit, text);
-	} else if (c->client) {
+	else if (c->client)
 		send_failed(c, status, culprit, text);
-		conn_flush(&c->client->conn);
-	}
 	loop_unlock();
 }
 

@@ -125,12 +125,9 @@ void relay_pass(struct relay *r, enum frame_type type, const uint8_t *data,
 	frame_begin(&out, type);
 	frame_put_bytes(&out, data, len);
 	frame_end(&out);
-	for (int i = 0; i < r->came; i++) {
-		if (!r->child[i])
-			continue;
-		conn_send(&r->child[i]->conn, &out);
-		conn_flush(&r->child[i]->conn);
-	}
+	for (int i = 0; i < r->came; i++)
+		if (r->child[i])
+			conn_send(&r->child[i]->conn, &out);
 }
 
 void relay_stop_listening(struct relay *r)

@@ -43,11 +43,13 @@ struct conn_segment {
 static _Atomic uint64_t bytes_sent;
 
 static void ready(struct loop_source *s, uint32_t events);
+static void send_queued(struct loop_source *s);
 
 void conn_init(struct conn *c, int fd, size_t limit)
 {
 	c->source.fd = fd;
 	c->source.ready = ready;
+	c->source.send = send_queued;
 	c->limit = limit;
 	c->in = NULL;
 	c->in_pos = c->in_len = c->in_size = 0;
@@ -58,7 +60,7 @@ void conn_init(struct conn *c, int fd, size_t limit)
 	c->plain = 0;
 	c->sealed = NULL;
 	c->sealed_pos = c->sealed_len = 0;
-	c->lingers = false;
+	c->lingers = c->waits_to_send = false;
 	loop_add(&c->source);
 }
 
@@ -207,17 +209,15 @@ static bool append(struct conn *c, const uint8_t *data, size_t len)
 	return false;
 }
 
-/* Leaves sending to the control thread, so that many frames need few system
- * calls. */
+/* Leaves sending to the release of the lock, so that many frames need few
+ * system calls. */
 static void queued(struct conn *c, size_t len)
 {
-	bool first = !c->out_len;
-
 	c->out_len += len;
 	if (c->out_len > OUT_MAX)
 		cut_off(c);
-	else if (c->source.watched && first)
-		loop_watch(&c->source, EPOLLIN | EPOLLRDHUP | EPOLLOUT);
+	else if (c->source.watched && !c->waits_to_send)
+		loop_send_later(&c->source);
 }
 
 void conn_send(struct conn *c, const struct frame_writer *frame)
@@ -359,12 +359,34 @@ static ssize_t send_sealed(struct conn *c)
 	return n;
 }
 
+/* The control thread goes on when there is room. */
+static void await_room(struct conn *c)
+{
+	const uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLOUT;
+
+	if (c->source.watched && !c->waits_to_send)
+		c->waits_to_send =
+			loop_watch(&c->source, events) == DICOMM_SUCCESS;
+}
+
 int conn_flush(struct conn *c)
 {
-	while (conn_has_output(c))
-		if ((c->seal && !c->plain ? send_sealed(c) : send_plain(c)) < 0)
-			return errno == EWOULDBLOCK ? EAGAIN : errno;
+	while (conn_has_output(c)) {
+		if ((c->seal && !c->plain ? send_sealed(c) : send_plain(c)) >=
+		    0)
+			continue;
+		if (errno != EWOULDBLOCK)
+			return errno;
+		await_room(c);
+		return EAGAIN;
+	}
 	return 0;
+}
+
+/* An error shows as a hang-up in the next turn of the control thread. */
+static void send_queued(struct loop_source *s)
+{
+	conn_flush((struct conn *)s);
 }
 
 /* Makes room for the rest of a frame of which a part has arrived; its length
@@ -501,6 +523,7 @@ static void ready(struct loop_source *s, uint32_t events)
 		return;
 	/* An error shows as a hang-up in the next turn. */
 	loop_watch(s, EPOLLIN | EPOLLRDHUP);
+	c->waits_to_send = false;
 	if (c->lingers && !conn_has_output(c))
 		shutdown(s->fd, SHUT_WR);
 }
@@ -509,8 +532,9 @@ dicomm_result_t conn_serve(struct conn *c)
 {
 	uint32_t events = EPOLLIN | EPOLLRDHUP;
 
+	c->waits_to_send = conn_has_output(c);
 	TRY(loop_watch(&c->source,
-		       conn_has_output(c) ? events | EPOLLOUT : events));
+		       c->waits_to_send ? events | EPOLLOUT : events));
 	deliver_frames(c);
 	return DICOMM_SUCCESS;
 }

@@ -44,6 +44,7 @@ struct conn {
 	uint8_t *sealed; /* owned; bytes [sealed_pos, sealed_len) to send */
 	size_t sealed_pos, sealed_len;
 	bool lingers;
+	bool waits_to_send; /* its socket was full */
 };
 
 /* Takes ownership of fd. The caller holds the lock of the loop. */
@@ -69,7 +70,8 @@ void conn_drop(struct conn *c);
 void conn_linger(struct conn *c);
 
 /* Queues a frame. conn_flush() sends it; if the control thread serves the
- * connection, it does so soon. If the other end does not read for a long time,
+ * connection, it leaves when the caller releases the lock, or when there is
+ * room. If the other end does not read for a long time,
  * the connection is cut off. */
 void conn_send(struct conn *c, const struct frame_writer *frame);
 /* Bytes of frames that several connections send. conn_shared_take() takes

@@ -29,6 +29,8 @@ static struct {
 	/* The parent's sources; kept for leak checkers. */
 	struct loop_source *orphans;
 	struct loop_call *calls, **last_call;
+	/* What is to be sent before the lock is released */
+	struct loop_source *senders;
 	size_t timed; /* number of sources with a deadline */
 } loop;
 
@@ -41,10 +43,42 @@ void loop_lock(void)
 		log_hold();
 }
 
+static void remove_sender(struct loop_source *s)
+{
+	if (!s->sender_link)
+		return;
+	*s->sender_link = s->next_sender;
+	if (s->next_sender)
+		s->next_sender->sender_link = s->sender_link;
+	s->sender_link = NULL;
+}
+
+static void send_all(void)
+{
+	struct loop_source *s;
+
+	while ((s = loop.senders)) {
+		remove_sender(s);
+		s->send(s);
+	}
+}
+
+void loop_send_later(struct loop_source *s)
+{
+	if (s->sender_link)
+		return;
+	s->next_sender = loop.senders;
+	s->sender_link = &loop.senders;
+	if (s->next_sender)
+		s->next_sender->sender_link = &s->next_sender;
+	loop.senders = s;
+}
+
 void loop_unlock(void)
 {
 	bool held = !loop_is_current_thread();
 
+	send_all();
 	fork_unlock(FORK_CONTROL);
 	if (held)
 		log_release(true);
@@ -67,6 +101,7 @@ void loop_cond_wait(pthread_cond_t *cond, uint64_t until_ns)
 		.tv_nsec = (long)(until_ns % 1000000000u),
 	};
 
+	send_all();
 	pthread_cond_timedwait(cond, &fork_locks[FORK_CONTROL], &t);
 }
 
@@ -111,6 +146,7 @@ void loop_add(struct loop_source *s)
 {
 	s->watched = s->dead = false;
 	s->deadline_ns = 0;
+	s->sender_link = NULL;
 	link_to(&loop.sources, s);
 }
 
@@ -142,6 +178,7 @@ void loop_drop(struct loop_source *s)
 	if (s->dead)
 		return;
 	loop_deadline(s, 0);
+	remove_sender(s);
 	if (s->fd >= 0)
 		epoll_set_close(loop.epoll, s->fd);
 	s->fd = -1;
@@ -266,6 +303,7 @@ static void forget(void)
 		link_to(&loop.orphans, s);
 	}
 	loop.calls = NULL;
+	loop.senders = NULL;
 	loop.timed = 0;
 }
 

@@ -28,11 +28,14 @@ struct loop_source {
 	void (*expired)(struct loop_source *s);
 	/* Called when the control thread no longer uses it; frees the owner. */
 	void (*released)(struct loop_source *s);
+	/* Sends what is queued; see loop_send_later(). Needed only for that. */
+	void (*send)(struct loop_source *s);
 
 	/* Private to the loop. */
 	uint64_t deadline_ns; /* 0: no deadline */
 	bool watched, dead;
 	struct loop_source *next, **link;
+	struct loop_source *next_sender, **sender_link; /* NULL: not one */
 };
 
 /* A function that the control thread is to call soon. It runs with the lock
@@ -63,6 +66,9 @@ dicomm_result_t loop_watch(struct loop_source *s, uint32_t events);
 void loop_deadline(struct loop_source *s, uint64_t at_ns);
 /* Closes the descriptor. From then on, released() is the only callback. */
 void loop_drop(struct loop_source *s);
+/* Calls send() once, when this thread is about to release the lock: what is
+ * queued meanwhile leaves at once, without a turn of the control thread. */
+void loop_send_later(struct loop_source *s);
 void loop_post(struct loop_call *call);
 
 #endif
