@@ -38,7 +38,7 @@
 
 #define LINE 128
 #define PART_BYTES (32u << 10)
-#define PARTS 4
+#define PARTS 2
 #define BATCHES 8
 #define BOUNCES 16 /* in a batch */
 #define FILLS 4    /* for each way to read */
