@@ -73,17 +73,22 @@ class Meeting:
         """Of rank 0: name the meeting, collect the parts, tell them to all."""
         self._name = uuid.uuid4().hex
         self._store.set(NAME, self._name)
-        parts = [part]
-        for rank in range(1, self._size):
-            self._await(self._key(rank), rank, began)
-            parts.append(self._store.get(self._key(rank)))
+        keys = [self._key(rank) for rank in range(1, self._size)]
+        self._await(keys, 1, began)
+        parts = [part, *self._get(keys)]
         self._store.set(self._key("all"), b" ".join(parts))
         return parts
+
+    def _get(self, keys):
+        """At once, if the store can: each question is a round trip."""
+        if keys and self._store.has_extended_api():
+            return self._store.multi_get(keys)
+        return [self._store.get(key) for key in keys]
 
     def _join(self, part, began):
         """Of the others: give the part to the latest meeting, until it is found
         among those of all."""
-        self._await(NAME, 0, began)
+        self._await([NAME], 0, began)
         over = False  # the meeting that is called so, an earlier one
         while True:
             name = self._store.get(NAME).decode()
@@ -104,13 +109,23 @@ class Meeting:
     def _key(self, what):
         return f"dicomm/{self._name}/{what}"
 
-    def _await(self, key, rank, began):
-        """Wait for what a rank is to write."""
+    def _await(self, keys, rank, began):
+        """Wait for what ranks are to write, rank and those after it."""
+        if not keys:
+            return
         left = max(0.001, began + self._limit_s - time.monotonic())
         try:
-            self._store.wait([key], datetime.timedelta(seconds=left))
+            self._store.wait(keys, datetime.timedelta(seconds=left))
         except Exception as error:
+            rank += self._first_missing(keys)
             raise self._did_not_come(rank, f" ({error})") from None
+
+    def _first_missing(self, keys):
+        try:
+            there = [self._store.check([key]) for key in keys]
+        except Exception:  # the store is gone
+            return 0
+        return there.index(False) if False in there else 0
 
     def _did_not_come(self, rank, why=""):
         return lib.DistTimeoutError(
