@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Test the backend: run.py [operations] [clients] [failures] [hetero], all by
-default.
+"""Test the backend: run.py [operations] [clients] [failures] [hetero] [comms],
+all by default.
 
 Prints a line for each case and, last, how many passed. The status is 0 if all
 did. LIBDICOMM_FILE says which libdicomm is tested.
@@ -88,8 +88,14 @@ def hetero():
     each(hetero, "hetero")
 
 
+def comms():
+    import comms
+
+    comms.run(tell)
+
+
 PARTS = {"operations": operations, "clients": clients, "failures": failures,
-         "hetero": hetero}
+         "hetero": hetero, "comms": comms}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:
