@@ -426,6 +426,9 @@ struct transport {
 	void (*abort)(struct tp_device *dev);
 	/* Bytes of memory that the device uses. */
 	uint64_t (*memory)(const struct tp_device *dev);
+	/* How many packets were sent again so far. Any thread, until close();
+	 * it does not wait. NULL: not known. */
+	uint64_t (*retransmits)(struct tp_device *dev);
 };
 
 /* The longest list of transports: a set of them is a mask of 8 bits. */

@@ -146,6 +146,9 @@ static void print_counters(json_t *said)
 	       (long long)number_of(said, "begun"),
 	       (long long)number_of(said, "ended"), bytes[0], bytes[1],
 	       bytes[2]);
+	if (json_object_get(said, "retransmits"))
+		printf(", %lld retransmits",
+		       (long long)number_of(said, "retransmits"));
 }
 
 static void print_gone(json_t *said)

@@ -142,6 +142,24 @@ static void put_calls(struct json_writer *j, struct dicomm_comm *comm)
 	json_put(j, "}");
 }
 
+/* If a transport counts them */
+static void put_retransmits(struct json_writer *j, struct dicomm_comm *comm)
+{
+	uint64_t n = 0;
+	bool known = false;
+
+	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
+		const struct comm_transport *w = &comm->transports[i];
+
+		if (!w->device || !w->transport->retransmits)
+			continue;
+		n += w->transport->retransmits(w->device);
+		known = true;
+	}
+	if (known)
+		json_put_number(j, "retransmits", n);
+}
+
 static void put_counters(struct json_writer *j, struct dicomm_comm *comm)
 {
 	unsigned n = under_way(comm);
@@ -154,6 +172,7 @@ static void put_counters(struct json_writer *j, struct dicomm_comm *comm)
 	json_put_number(j, "bytes_sent", s.bytes_sent);
 	json_put_number(j, "bytes_received", s.bytes_received);
 	json_put_number(j, "bytes_staged", s.bytes_staged);
+	put_retransmits(j, comm);
 }
 
 static void put_gone(struct json_writer *j, struct dicomm_comm *comm)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The network between hosts is away for some seconds. Two ranks that take a host
 # for dead after that time (DICOMM_TCP_SILENT_MS) fail, and say so; two that
-# wait for longer go on, and so do those that wait for ever.
+# wait for longer go on, and so do those that wait for ever; dicomm-info --job
+# tells what was sent again.
 . "${srcdir:-.}/tests/jobs/perf.sh"
 
 top=${srcdir:-.}
@@ -57,6 +58,11 @@ for host in 0 1; do
 		fail "host $host: $(tail -n 3 "$out/$host")"
 done
 more_rows 2 4 || fail "who waits has not gone on: $(tail -n 3 "$out"/[2-5])"
+# What was under way then had to be sent again.
+nsenter --net=/run/netns/host2 timeout 30 ./dicomm-info --job >"$out/asked" 2>&1
+again=$(grep -o '[0-9]* retransmits$' "$out/asked" | head -n 1)
+[ "${again%% *}" -gt 0 ] 2>/dev/null ||
+	fail "'$again' on host 2: $(cat "$out/asked")"
 kill $3 $4 $5 $6
 grep -h 'host has not answered for' "$out"/[01]
 exit $bad

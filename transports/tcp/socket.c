@@ -125,10 +125,12 @@ void tcp_socket_drop(struct tcp_conn *c)
 	*c->at = c->next;
 	if (c->next)
 		c->next->at = c->at;
-	if (c->state == TCP_OPEN)
+	if (c->state == TCP_OPEN) {
+		tcp_watch_end(c);
 		dev->open--;
-	else
+	} else {
 		tcp_handshake_end(c);
+	}
 	if (c->link) {
 		if (c->state == TCP_OPEN)
 			c->link->open--;

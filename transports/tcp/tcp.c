@@ -592,4 +592,5 @@ const struct transport transport_tcp = {
 	.broken = framed_link_broken,
 	.abort = tcp_abort,
 	.memory = tcp_memory,
+	.retransmits = tcp_watch_retransmits,
 };

@@ -256,6 +256,9 @@ struct tp_device {
 	struct tcp_conn *conns, *closed; /* closed: to be freed */
 	struct strangers strangers;
 	_Atomic uint32_t open; /* connections; tcp_memory() reads it, too */
+	/* Of connections that have ended; of all when that was last counted */
+	uint64_t ended_retransmits;
+	_Atomic uint64_t retransmits;
 	/* Handshakes in progress, connects to retry, and a paused listener: if
 	 * there are any, tcp_join_tick() has work. */
 	uint32_t pending;
@@ -368,8 +371,13 @@ bool tcp_send_is_amid_frame(const struct tcp_conn *c);
 /* Receive what has arrived; true if something had. */
 bool tcp_receive(struct tcp_conn *c);
 
-/* ---- watch.c: hosts that no longer answer ---- */
+/* ---- watch.c: what the kernel tells of connections ---- */
 
+/* Fail links to hosts that no longer answer. */
 void tcp_watch(struct tp_device *dev);
+/* An open connection is about to be closed: count what it sent again. */
+void tcp_watch_end(struct tcp_conn *c);
+/* Operation of struct transport, without the lock */
+uint64_t tcp_watch_retransmits(struct tp_device *dev);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * What the kernel tells of connections.
+ *
  * Hosts that do not answer while there is data for them. The kernel would give
  * up after a quarter of an hour. TCP_USER_TIMEOUT would also end connections to
  * ranks that receive nothing for a while, though their hosts answer.
@@ -12,16 +14,26 @@
 #include "transports/tcp/tcp.h"
 
 #define CHECK_MS 1000
+/* How often to try for the lock. A thread that closes or aborts may have it for
+ * seconds; others are out soon. */
+#define TRIES 100
+
+static bool read_info(const struct tcp_conn *c, struct tcp_info *info)
+{
+	socklen_t len = sizeof(*info);
+
+	*info = (struct tcp_info){.tcpi_total_retrans = 0};
+	return !getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, info, &len);
+}
 
 static void check(struct tcp_conn *c, uint64_t now_ms)
 {
 	struct tcp_info info;
-	socklen_t len = sizeof(info);
 	uint64_t since = now_ms - c->checked_ms;
 
 	c->checked_ms = now_ms;
-	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
-	    !info.tcpi_unacked || info.tcpi_last_ack_recv <= since) {
+	if (!read_info(c, &info) || !info.tcpi_unacked ||
+	    info.tcpi_last_ack_recv <= since) {
 		c->answered_ms = now_ms;
 		return;
 	}
@@ -49,4 +61,36 @@ void tcp_watch(struct tp_device *dev)
 				check(c, now_ms);
 		}
 	}
+}
+
+void tcp_watch_end(struct tcp_conn *c)
+{
+	struct tcp_info info;
+
+	if (read_info(c, &info))
+		c->dev->ended_retransmits += info.tcpi_total_retrans;
+}
+
+static uint64_t count(const struct tp_device *dev)
+{
+	uint64_t n = dev->ended_retransmits;
+	struct tcp_info info;
+
+	for (const struct tcp_conn *c = dev->conns; c; c = c->next)
+		if (c->state == TCP_OPEN && read_info(c, &info))
+			n += info.tcpi_total_retrans;
+	return n;
+}
+
+uint64_t tcp_watch_retransmits(struct tp_device *dev)
+{
+	for (int i = 0; i < TRIES; i++) {
+		if (framed_try_lock(&dev->base)) {
+			atomic_store(&dev->retransmits, count(dev));
+			framed_unlock(&dev->base);
+			break;
+		}
+		sched_yield();
+	}
+	return atomic_load(&dev->retransmits);
 }
