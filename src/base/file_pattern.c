@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-bool file_pattern_expand(const char *pattern, const char *host, char *path,
-			 size_t room)
+bool file_pattern_expand(const char *pattern, const char *host, int rank,
+			 char *path, size_t room)
 {
 	size_t len = 0;
 	int n;
@@ -17,6 +17,9 @@ bool file_pattern_expand(const char *pattern, const char *host, char *path,
 		} else if (c[0] == '%' && c[1] == 'p') {
 			n = snprintf(path + len, room - len, "%d",
 				     (int)getpid());
+			c++;
+		} else if (c[0] == '%' && c[1] == 'r' && rank >= 0) {
+			n = snprintf(path + len, room - len, "%d", rank);
 			c++;
 		} else {
 			if (c[0] == '%' && c[1] == '%')

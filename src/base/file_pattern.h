@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Replaces %h by the host, %p by the process id and %% by a percent sign.
- * Returns false if the path is too long. */
-bool file_pattern_expand(const char *pattern, const char *host, char *path,
-			 size_t room);
+/* Replaces %h by the host, %p by the process id, %r by the rank (-1: it stays)
+ * and %% by a percent sign. Returns false if the path is too long. */
+bool file_pattern_expand(const char *pattern, const char *host, int rank,
+			 char *path, size_t room);
 
 #endif

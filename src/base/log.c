@@ -273,7 +273,7 @@ static void open_file(const char *pattern)
 	int fd = -1;
 
 	errno = ENAMETOOLONG;
-	if (file_pattern_expand(pattern, host, path, sizeof(path)))
+	if (file_pattern_expand(pattern, host, -1, path, sizeof(path)))
 		fd = open_to_append(path);
 	else
 		snprintf(path, sizeof(path), "%s", pattern);

@@ -293,7 +293,7 @@ static bool make_path(char *path, size_t room, const char *host)
 			 strstr(given, "%p") ? "" : ".%h.%p.json");
 
 	return (size_t)n < sizeof(pattern) &&
-	       file_pattern_expand(pattern, host, path, room);
+	       file_pattern_expand(pattern, host, -1, path, room);
 }
 
 /* With the lock. Returns 0 or an errno. */
