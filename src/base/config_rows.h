@@ -107,6 +107,11 @@ ROW(ISLAND_PART_BYTES, BYTES("auto", 0, INT64_MAX), SHARED,
 ROW(JOB_INFO, BOOL("1"), 0,
     "tell other processes of this user on this machine what this one does, for "
     "dicomm-info --job")
+ROW(METRICS, STRING(""), 0,
+    "file that this process writes its counters to, anew every 5 s, for the "
+    "textfile collector of Prometheus' node exporter; %h is the host, %p the "
+    "process, %r its rank in its first communicator; without %p and %r, "
+    ".%h.%p.prom is appended")
 ROW(NCCL_VERSION, STRING("2.30.7"), 0,
     "version of NCCL that libdicomm's libnccl.so.2 says it is, as 2.27.5")
 ROW(PORT_RANGE, STRING(""), PROTECTS,

@@ -30,6 +30,8 @@ enum fork_place {
 	FORK_CONTROL,
 	/* Its owner looks at communicators, or at the list of them. */
 	FORK_JOB_INFO,
+	/* The same; it writes to a file. */
+	FORK_METRICS,
 	/* Their owners take no other, only copy or search a list. */
 	FORK_INTERFACE,
 	FORK_ID_NAMES,

@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/boot/store/launcher.h"
 #include "src/comm/job_info.h"
+#include "src/comm/metrics.h"
 #include "src/core/cross_progress.h"
 #include "src/core/fault.h"
 #include "src/core/member.h"
@@ -173,6 +174,7 @@ void comm_free(struct dicomm_comm *comm)
 {
 	if (!comm)
 		return;
+	metrics_remove(comm);
 	job_info_remove(comm);
 	cross_progress_remove(comm);
 	trace_close(comm);

@@ -108,9 +108,12 @@ static unsigned under_way(struct dicomm_comm *comm)
 
 /* A note holds a little longer than its wait: it is of no use once its call has
  * ended. Collectives under way are the latest ones. */
-static bool find_wait(struct dicomm_comm *comm, uint64_t latest,
-		      struct wait_note *note)
+bool job_info_find_wait(struct dicomm_comm *comm, struct wait_note *note)
 {
+	uint64_t what, count;
+	uint64_t latest =
+		call_log_latest(&comm->logs.collective, &what, &count);
+
 	if (!comm_is_used(comm) || !wait_chain_read(comm, note))
 		return false;
 	return call_logged_function(note->what) >= COLL_KINDS ||
@@ -129,7 +132,7 @@ static void put_calls(struct json_writer *j, struct dicomm_comm *comm)
 		put_call(j, latest, what, count);
 		json_put(j, "}");
 	}
-	if (!find_wait(comm, latest, &note))
+	if (!job_info_find_wait(comm, &note))
 		return;
 	json_put(j, ",\"wait\":{");
 	put_call(j, note.number, note.what, note.count);

@@ -16,6 +16,7 @@
 #include "src/boot/net/sock.h"
 #include "src/comm/common_transports.h"
 #include "src/comm/job_info.h"
+#include "src/comm/metrics.h"
 #include "src/core/cross_progress.h"
 #include "src/core/host_access.h"
 #include "src/island/island.h"
@@ -651,6 +652,7 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	bool far;
 
 	job_info_open();
+	metrics_add(comm);
 	TRY(join(comm, id, come_ms));
 	met = clock_ns();
 	TRY(open_transports(comm, LOCAL, &reasons));

@@ -4,6 +4,7 @@
 #include "src/core/paths.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "src/base/log.h"
 #include "src/core/member.h"
@@ -122,6 +123,22 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 	return open_peer(comm,
 			 &comm->transports[__builtin_ctz(peer->transports)],
 			 rank, peer);
+}
+
+/* The thread in the data path may connect to one meanwhile, by a plain store. A
+ * pointer is not torn. */
+__attribute__((no_sanitize("thread"))) void
+comm_count_peers(const struct dicomm_comm *comm, uint64_t n[TP_TRANSPORTS])
+{
+	memset(n, 0, TP_TRANSPORTS * sizeof(*n));
+	for (int r = 0; r < comm->ranks; r++) {
+		const struct transport *const volatile *t =
+			&comm->peers[r].transport;
+		const struct transport *by = *t;
+
+		for (size_t i = 0; by && transports[i]; i++)
+			n[i] += transports[i] == by;
+	}
 }
 
 bool comm_flush(struct dicomm_comm *comm)

@@ -23,6 +23,9 @@ bool comm_is_reached(struct dicomm_comm *comm, int rank);
 /* Returns the open transports by which this rank reaches that one; bit i is
  * transport i. */
 uint8_t comm_transports_to(struct dicomm_comm *comm, int rank);
+/* Counts the peers that transport i connects. Any thread. */
+void comm_count_peers(const struct dicomm_comm *comm,
+		      uint64_t n[TP_TRANSPORTS]);
 /* Polls all open transports once. */
 void comm_poll(struct dicomm_comm *comm);
 /* Sends all pending credits, because this rank may not call again for a while.
