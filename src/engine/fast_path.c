@@ -191,7 +191,6 @@ fast_refer_all(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS])
 		if (s->kind == STEP_SEND)
 			TRY(fast_refer(r, s, buffers[s->a_buffer] + s->a));
 	}
-	r->comm->stats.messages_sent += r->prep->fast_sent;
 	return DICOMM_SUCCESS;
 }
 
@@ -432,10 +431,9 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 
 /* A copy or reduction in pieces, so that an abort does not wait for all of a
  * long one. */
-static dicomm_result_t fast_local(const struct fast_steps *r,
-				  const struct fast_step *s, uint8_t *dst,
-				  const uint8_t *a, const uint8_t *b,
-				  uint64_t bytes)
+static inline __attribute__((always_inline)) dicomm_result_t
+fast_local(const struct fast_steps *r, const struct fast_step *s, uint8_t *dst,
+	   const uint8_t *a, const uint8_t *b, uint64_t bytes)
 {
 	for (uint64_t at = 0, len, n; at < bytes; at += len) {
 		if (at && fault_is(r->comm))
@@ -476,8 +474,9 @@ static dicomm_result_t put_slice(const struct fast_steps *r,
 	if (status != DICOMM_SUCCESS)
 		return status;
 	s->channel->out_last = seq;
-	run->sent[i]++;
-	r->comm->stats.messages_sent++;
+	/* fast_run() counts one of each step. */
+	if (run->sent[i]++)
+		r->comm->stats.messages_sent++;
 	return DICOMM_SUCCESS;
 }
 
@@ -563,7 +562,8 @@ static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
 		line = fast_spin(s, seq);
 		if (!line)
 			TRY(fast_await_slice(r, run, s, seq, buffers, &line));
-		r->comm->stats.messages_received++;
+		if (k)
+			r->comm->stats.messages_received++;
 		if (k || line->len != s->bytes ||
 		    line->signature != r->signature)
 			return fast_take_slice(r, s, seq, line, dst, a, at);
@@ -642,9 +642,9 @@ fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
  * order ends (plan.h). Memory that is referred to stays unchanged until all
  * have read it, because no step of such a plan writes it.
  */
-static inline dicomm_result_t fast_whole(const struct fast_steps *r,
-					 uint8_t *const buffers[PLAN_BUFFERS],
-					 bool refer)
+static inline __attribute__((always_inline)) dicomm_result_t
+fast_whole(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
+	   bool refer)
 {
 	const struct prepared *prep = r->prep;
 
@@ -675,10 +675,22 @@ static inline dicomm_result_t fast_whole(const struct fast_steps *r,
 			break;
 		}
 	}
-	if (!refer)
-		r->comm->stats.messages_sent += prep->fast_sent;
-	r->comm->stats.messages_received += prep->fast_received;
 	return DICOMM_SUCCESS;
+}
+
+/* Several slices, or references. Not inlined into fast_run(), so that a short
+ * call saves no registers. */
+static __attribute__((noinline)) dicomm_result_t
+fast_long(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
+	  bool refer)
+{
+	if (refer)
+		TRY(fast_refer_all(r, buffers));
+	if (r->prep->may_slice)
+		TRY(fast_slices(r, buffers, refer));
+	else
+		TRY(fast_whole(r, buffers, refer));
+	return refer ? fast_sent(r) : DICOMM_SUCCESS;
 }
 
 static dicomm_result_t fast_run(struct dicomm_comm *comm,
@@ -690,14 +702,10 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 		.comm = comm, .prep = prep, .number = order_number(comm, prep)};
 
 	r.signature = prepared_signature(prep, r.number);
-	if (refer)
-		TRY(fast_refer_all(&r, buffers));
-	if (__builtin_expect(prep->may_slice, 0))
-		TRY(fast_slices(&r, buffers, refer));
+	if (__builtin_expect(refer || prep->may_slice, 0))
+		TRY(fast_long(&r, buffers, refer));
 	else
-		TRY(fast_whole(&r, buffers, refer));
-	if (refer)
-		TRY(fast_sent(&r));
+		TRY(fast_whole(&r, buffers, false));
 	for (uint32_t i = 0; i < prep->npairs; i++) {
 		struct peer *peer = prep->pairs[i].peer;
 		struct channel *channel = &peer->channel[prep->class];
@@ -709,7 +717,9 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 			message_consumed_all(peer, prep->class,
 					     channel->in_base);
 	}
+	comm->stats.messages_sent += prep->fast_sent;
 	comm->stats.bytes_sent += prep->fast_sent_bytes;
+	comm->stats.messages_received += prep->fast_received;
 	comm->stats.bytes_received += prep->fast_received_bytes;
 	comm->stats.bytes_staged += prep->fast_staged_bytes;
 	return DICOMM_SUCCESS;
