@@ -637,10 +637,12 @@ fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
  * lacks a credit. In a call of several slices, a sender has put all its
  * references before it waits, and a receiver of slices releases each one. Ranks
  * that run slice by slice have consumed all slices before their own, so one
- * that is in the earliest slice does not wait for a credit. So a rank waits
- * only for a message that another rank has yet to send in plan order, and plan
- * order ends (plan.h). Memory that is referred to stays unchanged until all
- * have read it, because no step of such a plan writes it.
+ * that is in the earliest slice does not wait for a credit. Who takes whole
+ * messages of several slices, one after the other, either sends nothing or
+ * receives from one rank (holds_up_nobody()). So a rank waits only for a
+ * message that another rank has yet to send in plan order, and plan order ends
+ * (plan.h). Memory that is referred to stays unchanged until all have read it,
+ * because no step of such a plan writes it.
  */
 static inline __attribute__((always_inline)) dicomm_result_t
 fast_whole(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],

@@ -57,6 +57,21 @@ static bool lies_ready(const struct prepared *e)
 	return true;
 }
 
+/* Can such a rank take one whole message after the other, where it does not run
+ * slice by slice? Meanwhile it takes nothing from its other neighbours. They
+ * may run slice by slice, or have scratch for a few slices only, and one of
+ * them may wait for this rank's slot while another waits for that one. */
+static bool holds_up_nobody(const struct prepared *e)
+{
+	uint32_t sends = 0, receives = 0;
+
+	for (uint32_t i = 0; i < e->npairs; i++) {
+		sends += e->pairs[i].out > 0;
+		receives += e->pairs[i].in > 0;
+	}
+	return !sends || receives <= 1;
+}
+
 /* Does each slice of such a rank fit a slot? */
 static bool fits_slots(const struct prepared *e)
 {
@@ -162,8 +177,9 @@ dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 
 	if (!may_be_fast(e, comm, call))
 		return DICOMM_SUCCESS;
-	e->may_refer = is_one_hop(e) && lies_ready(e);
 	e->may_slice = e->slices > 1 && is_one_hop(e) && fits_slots(e);
+	e->may_refer = is_one_hop(e) && lies_ready(e) &&
+		       (e->slices == 1 || e->may_slice || holds_up_nobody(e));
 	if (e->slices > 1 && !e->may_refer && !e->may_slice)
 		return DICOMM_SUCCESS;
 	e->fast_steps = calloc(p->nsteps + 1, sizeof(*e->fast_steps));

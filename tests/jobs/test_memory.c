@@ -92,6 +92,41 @@ START_TEST(any_mixture_of_memory_gives_the_same_result)
 }
 END_TEST
 
+/* So many that some plans are too long to run slice by slice: of an all-reduce,
+ * those of all but two ranks. */
+static void seventeen(struct job_rank *me)
+{
+	struct trial t = {.type = DICOMM_FLOAT32, .op = DICOMM_SUM};
+
+	for (int k = 0; k < 2; k++)
+		for (int w = 0; w < WHO; w++) {
+			t.kind = k ? TRIAL_ALLGATHER : TRIAL_ALLREDUCE;
+			t.count = 50003;
+			t.shared = has((enum who)w, me);
+			t.in_place = k && me->rank % 3 == 0;
+			trial_fill(&t, me);
+			JOB_TRY(trial_call(&t, NULL));
+			trial_check(&t);
+			trial_refill(&t, ++t.seed);
+			JOB_TRY(trial_call(&t, NULL));
+			trial_check(&t);
+			trial_free(&t);
+		}
+}
+
+START_TEST(ranks_with_long_plans_hold_up_nobody)
+{
+	job_run(&(struct job){
+		.run = seventeen,
+		.ranks = 17,
+		.threads = true,
+		.env = {"DICOMM_ALGO=allreduce:direct;"
+			"allgather:direct",
+			"DICOMM_TRANSPORTS=shm", "DICOMM_SHM_CMA=off",
+			"DICOMM_SHM_SLOTS=4", "DICOMM_SHM_SLOT_BYTES=4096"}});
+}
+END_TEST
+
 static void fill(void *at, size_t bytes, int rank, int i)
 {
 	memset(at, 1 + (rank * 7 + i) % 250, bytes);
@@ -620,6 +655,8 @@ int main(void)
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, any_mixture_of_memory_gives_the_same_result,
 			    0, nways);
+	if (!job_is_short())
+		tcase_add_test(tcase, ranks_with_long_plans_hold_up_nobody);
 	tcase_add_loop_test(tcase, who_gives_up_privileges_stays_in_reach, 0,
 			    4);
 	tcase_add_loop_test(
