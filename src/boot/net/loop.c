@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
 #include "src/base/epoll_set.h"
@@ -57,6 +58,9 @@ static void send_all(void)
 {
 	struct loop_source *s;
 
+	if (!loop.senders)
+		return;
+	CANCEL_HELD();
 	while ((s = loop.senders)) {
 		remove_sender(s);
 		s->send(s);
