@@ -40,6 +40,7 @@ struct timer {
 	struct loop_source source;
 	struct loop_call call;
 	pid_t pid;
+	bool ticks;
 };
 
 static struct timer *timer;
@@ -52,7 +53,6 @@ static struct {
 	struct metered *first;
 	struct metrics_series *series;
 	int count; /* of series */
-	bool ticks;
 } out;
 
 /* What a child of fork() has of its parent; kept for leak checkers. */
@@ -251,7 +251,7 @@ static void tick(bool on)
 	if (on)
 		every.it_value.tv_sec = every.it_interval.tv_sec = METRICS_S;
 	timerfd_settime(timer->source.fd, 0, &every, NULL);
-	out.ticks = on;
+	timer->ticks = on;
 }
 
 /* A file may take long to write, and ranks want to be answered meanwhile. */
@@ -272,7 +272,9 @@ static void ready(struct loop_source *s, uint32_t events)
 	(void)events;
 	if (read(s->fd, &times, sizeof(times)) != sizeof(times))
 		return;
-	fork_lock(FORK_METRICS);
+	/* Who has the lock writes the file just now. */
+	if (pthread_mutex_trylock(&fork_locks[FORK_METRICS]))
+		return;
 	there = out.first != NULL;
 	if (!there)
 		tick(false);
@@ -321,10 +323,8 @@ static void start_timer(void)
 		loop_lock();
 		if (!timer || timer->pid != getpid())
 			open_timer();
-		fork_lock(FORK_METRICS);
-		if (timer && timer->source.fd >= 0 && !out.ticks)
+		if (timer && timer->source.fd >= 0 && !timer->ticks)
 			tick(true);
-		fork_unlock(FORK_METRICS);
 		loop_unlock();
 	}
 	log_demote(false);
