@@ -327,9 +327,18 @@ static dicomm_result_t predict(const struct island *is, const struct shape *s,
 {
 	const struct select_table *table = &is->comm->table;
 	const struct algorithm *a;
+	dicomm_result_t status;
 	uint64_t ps;
 
-	TRY(select_algorithm(table, s, bytes, &a));
+	/* DICOMM_ALGO may leave only algorithms of short messages, on all ranks
+	 * alike. */
+	*ns = NEVER_NS;
+	log_demote(true);
+	status = select_algorithm(table, s, bytes, &a);
+	log_demote(false);
+	if (status == DICOMM_ERR_INVALID_USAGE)
+		return DICOMM_SUCCESS;
+	TRY(status);
 	TRY(select_predict(table, s, bytes, a, &ps));
 	*ns = ps / 1000;
 	return DICOMM_SUCCESS;

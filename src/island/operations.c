@@ -162,10 +162,12 @@ static size_t room(const struct job *j)
 	return (j->count / j->is->pieces + 1) * j->elem;
 }
 
+/* A captured call would keep scratch for as long as the communicator. All ranks
+ * capture it, or none. */
 static bool swaps(const struct job *j)
 {
 	return j->coll == COLL_ALLREDUCE && j->is->islands == 2 &&
-	       !j->is->equal && j->op != DICOMM_AVG;
+	       !j->is->equal && j->op != DICOMM_AVG && !j->captured;
 }
 
 /* Where an owner has the sum of a piece: in the result, or in scratch */
