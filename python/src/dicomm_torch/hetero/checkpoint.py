@@ -9,10 +9,12 @@ so the folder has one whole state at any time.
 import json
 import os
 import pathlib
+import re
 
 import torch
 
 INDEX = "index.json"
+_OWN = re.compile(r"\d+-\d+\.pt~?")  # files that write() makes
 _VERSION = 1
 
 
@@ -42,15 +44,28 @@ def taken(parameter, optimizer):
     return tensors, rest
 
 
+def _own(value, parameter, optimizer):
+    """No memory of a file, which may go; and where the optimizer wants it:
+    as in Optimizer.load_state_dict(), some keep all on the device."""
+    if not torch.is_tensor(value):
+        return value
+    for group in optimizer.param_groups:
+        if any(of is parameter for of in group["params"]) and (
+                group.get("fused") or group.get("capturable")):
+            return value.to(parameter.device, copy=True)
+    return value.clone()
+
+
 def given(parameter, optimizer, tensors, rest):
-    """The reverse."""
+    """The reverse. An optimizer of which nothing was kept stays as it is."""
     with torch.no_grad():
         parameter.copy_(tensors["parameter"])
-    if optimizer:
+    if optimizer and (rest or len(tensors) > 1):
         optimizer.state[parameter] = {
-            **rest, **{key.partition(".")[2]: value.to(parameter.device)
-                       for key, value in tensors.items()
-                       if key != "parameter"}}
+            **{key: _own(value, parameter, optimizer)
+               for key, value in rest.items()},
+            **{key.partition(".")[2]: value.to(parameter.device)
+               for key, value in tensors.items() if key != "parameter"}}
 
 
 def write(folder, number, rank, pieces):
@@ -72,8 +87,8 @@ def publish(folder, entries):
     _replace(folder / INDEX, lambda out: out.write(json.dumps(
         {"version": _VERSION, "pieces": entries}).encode()))
     files = {entry[-1] for entry in entries}
-    for file in folder.glob("*-*.pt*"):
-        if file.name not in files:
+    for file in folder.iterdir():
+        if _OWN.fullmatch(file.name) and file.name not in files:
             file.unlink()
 
 
@@ -117,6 +132,12 @@ class Reader:
             if any(a >= b for a, b in both):
                 continue
             tensors, rest = self._file(file)[name]
+            if (list(lo), list(hi)) != (low, high) and any(
+                    torch.is_tensor(value) and value.numel() > 1
+                    for value in rest.values()):
+                raise CheckpointError(
+                    f"{self._folder}: {name}: the optimizer's state has not"
+                    " its shape, so it fits the parts that were kept only")
             into = tuple(slice(a - x, b - x) for (a, b), x in zip(both, lo))
             out_of = tuple(slice(a - x, b - x) for (a, b), x in zip(both, low))
             for key, tensor in tensors.items():

@@ -17,6 +17,20 @@ from .layers import (ALONE, PIPELINES, Enter, Join, Leave, Shared, extents,
                      gather, keep_part)
 
 
+class _Same(torch.autograd.Function):
+    """What the first of a team has; gradients stay as they are."""
+
+    @staticmethod
+    def forward(ctx, x, team):
+        x = x.contiguous().clone()
+        dist.broadcast(x, group=team.group, group_src=0)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
 class _Exchange(torch.autograd.Function):
     """Rows go to peers: sent[i] of them to peer i, received[i] come from it.
     Their gradients go back."""
@@ -151,10 +165,18 @@ class Experts(Shared):
         logits = self.router(tokens)
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
-        gates, chosen = logits.softmax(-1).topk(self.active, -1)
+        probabilities = logits.softmax(-1)
+        chosen = probabilities.detach().topk(self.active, -1).indices
+        if self.team.size > 1:
+            # Unlike devices round otherwise: a tie must fall one way for all.
+            dist.broadcast(chosen, group=self.team.group, group_src=0)
+        gates = probabilities.gather(-1, chosen)
         if self.renormalize:
             gates = gates / gates.sum(-1, keepdim=True)
-        return gates.to(tokens.dtype), chosen
+        gates = gates.to(tokens.dtype)
+        if self.team.size > 1:  # by which the capacity drops copies
+            gates = _Same.apply(gates, self.team)
+        return gates, chosen
 
     def _sort(self, gates, chosen):
         """Copies of tokens by the experts that take them: which copies these

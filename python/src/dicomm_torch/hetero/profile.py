@@ -64,16 +64,18 @@ class Profile:
     def _team(self, degree):
         if degree == 1:
             return ALONE
-        number, place = divmod(self._home.rank, degree)
-        if (number + 1) * degree > self._home.size:
+        if degree > self._home.size:
             return None
         if self._group is not dist.group.WORLD:
             raise NotImplementedError(
                 f"degrees: {degree}: teams are of the default group only")
-        first = number * degree
-        return Team(degree, place, dist.new_group(
-            list(range(first, first + degree)),
-            use_local_synchronization=True))
+        mine = None
+        # All ranks make all groups; see Trainer._make_teams().
+        for first in range(0, self._home.size - degree + 1, degree):
+            group = dist.new_group(list(range(first, first + degree)))
+            if first <= self._home.rank < first + degree:
+                mine = Team(degree, self._home.rank - first, group)
+        return mine
 
     def _hold(self, factory, seed, number, team, optimizer):
         layer = split(build(factory, seed, number), team).to(self._home.place)

@@ -109,15 +109,10 @@ class Trainer:
     def _make_layers(self, factories, seed):
         self.layers = torch.nn.ModuleDict()
         self._team = self._peers = ALONE
+        self._make_teams()
         if self.pipeline is None:
             return
         mine = self._stage_plan()
-        where = f"pipelines[{self.pipeline}].stages[{self.stage}].tp"
-        self._team = self._make_team(mine.places, where)
-        if any(self._experts[mine.first:mine.last + 1]):
-            self._peers = self._make_team(
-                self.plan.peers(self.pipeline, self.stage, self._team.place),
-                "expert_parallel")
         for number in range(mine.first, mine.last + 1):
             layer = split(build(factories[number], seed, number), self._team,
                           self._peers)
@@ -126,14 +121,34 @@ class Trainer:
                     module.capacity = self.plan.capacity
             self.layers[str(number)] = layer.to(self._home.place)
 
+    def _make_teams(self):
+        """All ranks make all groups, in one order: torch names a group by how
+        many its ranks have made before."""
+        for p, pipeline in enumerate(self.plan.pipelines):
+            for s, stage in enumerate(pipeline.stages):
+                team = self._make_team(stage.places,
+                                       f"pipelines[{p}].stages[{s}].tp")
+                if self._rank in stage.ranks:
+                    self._team = team
+                if p % self.plan.experts or not any(
+                        self._experts[stage.first:stage.last + 1]):
+                    continue
+                for place in range(stage.degree):
+                    ranks = self.plan.peers(p, s, place)
+                    peers = self._make_team(ranks, "expert_parallel")
+                    if self._rank in ranks:
+                        self._peers = peers
+
     def _make_team(self, ranks, where):
         if len(ranks) == 1:
             return ALONE
         if self._group is not dist.group.WORLD:
             raise NotImplementedError(
                 f"{where}: {len(ranks)}: teams are of the default group only")
-        return Team(len(ranks), ranks.index(self._rank), dist.new_group(
-            ranks, use_local_synchronization=True))
+        group = dist.new_group(ranks)
+        if self._rank not in ranks:
+            return ALONE
+        return Team(len(ranks), ranks.index(self._rank), group)
 
     def _stage_plan(self):
         return self.plan.pipelines[self.pipeline].stages[self.stage]
