@@ -76,7 +76,7 @@ def compare(group, calls, title):
     comm = group._communicator
     about = _describe(title, calls)
     mine = json.dumps(about).encode().ljust(_BYTES)
-    every = torch.empty(comm.size * _BYTES, dtype=torch.uint8)
+    every = torch.empty(comm.size * _BYTES, dtype=torch.uint8, device="cpu")
     call = group._allgather(
         every, torch.frombuffer(bytearray(mine), dtype=torch.uint8), title)
     waiting = c10d.AllgatherOptions()

@@ -117,15 +117,21 @@ class Meeting:
         try:
             self._store.wait(keys, datetime.timedelta(seconds=left))
         except Exception as error:
-            rank += self._first_missing(keys)
-            raise self._did_not_come(rank, f" ({error})") from None
+            missing = self._first_missing(keys)
+            # A store names all keys that it waits for.
+            why = f" ({str(error)[:200]})"
+            raise self._did_not_come(
+                rank + (missing or 0),
+                why if missing is not None else f", or a later one{why}"
+            ) from None
 
     def _first_missing(self, keys):
+        """None: nobody knows, or all have come since."""
         try:
             there = [self._store.check([key]) for key in keys]
         except Exception:  # the store is gone
-            return 0
-        return there.index(False) if False in there else 0
+            return None
+        return there.index(False) if False in there else None
 
     def _did_not_come(self, rank, why=""):
         return lib.DistTimeoutError(
