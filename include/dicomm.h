@@ -2598,7 +2598,8 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  * the rank itself: in its calls that wait, or, while it is in none, in a thread
  * of the library, one for all communicators of the process. That looks, and
  * sleeps 20 microseconds after a look that has found something; after each look
- * in vain it sleeps twice as long as before, but no longer than 2 milliseconds.
+ * in vain it sleeps twice as long as before, but no longer than 2 milliseconds;
+ * when all has been quiet for longer, until a message wakes it.
  * That is how late it begins to serve a peer, if it gets a core at once. A rank
  * that waits in a collective call of setup, such as dicomm_comm_split(), is
  * served by that thread, too. So as with all buffers, when a call has returned

@@ -372,10 +372,9 @@ struct transport {
 	void (*mem_dereg)(struct tp_device *dev, struct tp_mem *mem);
 
 	/* Make a reference to [addr, addr + len). False: the peer cannot read
-	 * it, or slots are faster for `want`. Always true for more than
-	 * eager_bytes bytes; if the transport is not intra_node, for any
-	 * length; if limits.needs_mem_reg, only for registered memory. Makes no
-	 * system call. */
+	 * it, or slots are faster for `want`, which only a transport that is
+	 * intra_node says. If limits.needs_mem_reg, only for registered memory.
+	 * Makes no system call. */
 	bool (*offer)(struct tp_peer *peer, const void *addr, uint64_t len,
 		      enum tp_want want, struct tp_ref *ref);
 	/* Map the memory of a received reference, for loads only, until the

@@ -7,7 +7,7 @@
  * Hops     1
  * Sent     S (N - 1) per rank, for N ranks and S bytes
  * Memory   a slice if in place or scaled
- * Best     a few bytes: the latency is that of one hop
+ * Best     a few bytes: the latency is that of one hop; two ranks of a machine
  */
 #include "collectives/plan/algorithm.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The latencies and rates of a machine and its links that the estimate uses.
- * All are integers.
+ * All are integers. src/links/cost_table.c fills them in.
  */
 #ifndef DICOMM_COLLECTIVES_SELECT_ESTIMATE_PARAMS_H
 #define DICOMM_COLLECTIVES_SELECT_ESTIMATE_PARAMS_H

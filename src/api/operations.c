@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public operations. Their arguments are checked here and nowhere else. A
- * refused call has no effect.
+ * The public operations but those of windows. Their arguments are checked here
+ * and nowhere else. A refused call has no effect.
  */
 #include <stdlib.h>
 #include <string.h>

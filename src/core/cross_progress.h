@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Progress for communicators of this process in which no thread is active. A
  * thread that waits in one communicator polls the transports of the others,
- * because their peers may need that. */
+ * because their peers may need that. Where windows are, a thread of the library
+ * does so while no other one waits. */
 #ifndef DICOMM_CORE_CROSS_PROGRESS_H
 #define DICOMM_CORE_CROSS_PROGRESS_H
 

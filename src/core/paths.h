@@ -26,7 +26,7 @@ uint8_t comm_transports_to(struct dicomm_comm *comm, int rank);
 /* Counts the peers that transport i connects. Any thread. */
 void comm_count_peers(const struct dicomm_comm *comm,
 		      uint64_t n[TP_TRANSPORTS]);
-/* Polls all open transports once. */
+/* Polls all open transports once, and serves windows. */
 void comm_poll(struct dicomm_comm *comm);
 /* Sends all pending credits, because this rank may not call again for a while.
  * Returns false if a transport had no room; poll and call again. */

@@ -26,7 +26,7 @@
 /* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
 
-/* Slices that are sent before the peer's slice of the same number is taken */
+/* Slices that are sent beyond one before the peer's of its number is taken */
 #define AHEAD 2
 
 /* One run of a fast call */
@@ -595,7 +595,7 @@ static dicomm_result_t fast_local_slice(const struct fast_steps *r,
 }
 
 /* Each rank takes all steps of a slice, then those of the next one. So both
- * cores of a pair copy at the same time, one slice apart. */
+ * cores of a pair copy at the same time, a few slices apart. */
 static __attribute__((noinline)) dicomm_result_t
 fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
 	    bool refer)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fast path: blocking calls on small messages, or on mapped memory. */
+/* The fast path: blocking calls on small messages, on mapped memory, or of one
+ * hop within a machine. */
 #ifndef DICOMM_ENGINE_FAST_PATH_H
 #define DICOMM_ENGINE_FAST_PATH_H
 

@@ -83,7 +83,7 @@ struct prepared {
 	 * that they share. */
 	bool incast;
 
-	/* The steps of the fast path, if is_fast: small messages, whole
+	/* The steps of the fast path, if may_be_fast: small messages, whole
 	 * messages by reference, or one hop slice by slice. */
 	struct fast_step *fast_steps;
 	uint32_t nfast;

@@ -3,7 +3,8 @@
  * One slice of a message whose length both ranks know from their calls: of a
  * collective, or of a send without a tag. Each slice has a number, and goes in
  * one slot or as a reference. The reference in the first slice may stand for
- * all of them. The thread of the data path calls these functions.
+ * all of them. src/message/receive.c loads references of other messages by
+ * message_slice_load(). The thread of the data path calls these functions.
  */
 #ifndef DICOMM_MESSAGE_SLICE_H
 #define DICOMM_MESSAGE_SLICE_H

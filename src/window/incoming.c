@@ -194,7 +194,7 @@ static dicomm_result_t answered(int source, struct partner *from)
 }
 
 /* Most messages are a whole short put into a window that is there, and its
- * signal has counted before. False: nothing has happened. */
+ * context has had a signal before. False: nothing has happened. */
 static inline bool take_whole(struct dicomm_comm *comm, struct partner *from,
 			      const uint8_t *body, uint64_t len)
 {

@@ -121,7 +121,7 @@ struct transfer {
 	struct transfer *next;
 	struct window_head head;
 	const uint8_t *from;
-	/* On a device: sends the bytes in the staging buffer */
+	/* Sends the bytes; on a device, those in the staging buffer */
 	struct message_send send;
 	/* From the memory of a device: the staging buffer that is sent, and the
 	 * bytes that were copied into staging buffers */
@@ -226,8 +226,8 @@ void outgoing_remove(struct partner *to, const struct transfer *t);
 bool outgoing_quick(struct dicomm_comm *comm, int rank, const void *from,
 		    uint64_t first, uint64_t offset, uint64_t bytes,
 		    uint64_t last);
-/* Puts queued transfers as far as there are credits, and completes those that
- * the peer has released. */
+/* Puts queued transfers as far as there are credits, and completes those whose
+ * bytes may change again. */
 dicomm_result_t outgoing_turn(struct dicomm_comm *comm, int rank, bool *moved);
 /* Returns true if a transfer to that peer is not complete. */
 bool outgoing_pending(struct dicomm_comm *comm, int rank);

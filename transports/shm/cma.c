@@ -19,11 +19,11 @@
 
 /* Bytes to read between two looks at the abort flag. */
 #define READ_BYTES (1u << 20)
-/* Senders offer no fewer bytes than this by reference. */
+/* Shorter messages are not considered. */
 #define LEAST_BYTES 1024
-/* A message goes through a ring in four slices, of at least this and at
- * most twice this many bytes. The receiver can begin when the first one is
- * copied in. */
+/* A message of an operation goes through a ring in four slices, of at least
+ * this and at most twice this many bytes. The receiver can begin when the first
+ * one is copied in. */
 #define SLICE_BYTES 16384
 
 static double bytes_s(uint64_t len, uint64_t bytes_per_s)

@@ -93,7 +93,7 @@ struct shm_ring {
 	/* [slot]: number of the last request that was served; behind the
 	 * requests; only the sender writes it. */
 	_Atomic uint64_t *answers;
-	uint8_t *data;
+	uint8_t *data; /* of the slots; behind them, the exchange buffers */
 };
 
 dicomm_result_t shm_segment_create(const struct tp_config *config,

@@ -591,7 +591,7 @@ static void lend(struct tp_peer *peer)
 	peer->dev->lenders = peer;
 }
 
-/* Handles everything but data that fits the line: data in a slot, references,
+/* Handles everything but data that fits the line: data elsewhere, references,
  * and puts that have to look for new credits. Not inlined into shm_put(), so
  * that a short message saves no registers. */
 static dicomm_result_t __attribute__((noinline))
@@ -702,6 +702,8 @@ static bool shm_offer(struct tp_peer *peer, const void *addr, uint64_t len,
 
 		if (!tail)
 			continue;
+		/* Nobody says for which class; one for which it pays will do.
+		 */
 		how.cma |= cma_pays_for(peer, (enum tp_class)c, len, want);
 		how.maps &= want == TP_WANT_ANYHOW ||
 			    !atomic_load_explicit(&tail->maps_nothing,
