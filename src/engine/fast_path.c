@@ -26,9 +26,6 @@
 /* The part of a first-level cache that a slot may take */
 #define FETCH_BYTES (16u << 10)
 
-/* Slices that are sent beyond one before the peer's of its number is taken */
-#define AHEAD 2
-
 /* One run of a fast call */
 struct fast_steps {
 	struct dicomm_comm *comm;
@@ -352,7 +349,8 @@ static uint64_t slice_at(const struct fast_steps *r, const struct fast_step *s,
 	return s->bytes - at < slice ? s->bytes - at : slice;
 }
 
-/* The slice from offset `at` on is in this line, as bytes or as a reference. */
+/* The slice from offset `at` on is in this line, as bytes or as a reference; it
+ * goes to dst, and `a` is its operand. */
 static dicomm_result_t fast_take_slice(const struct fast_steps *r,
 				       const struct fast_step *s, uint64_t seq,
 				       const struct tp_line *line, uint8_t *dst,
@@ -366,10 +364,9 @@ static dicomm_result_t fast_take_slice(const struct fast_steps *r,
 	body = message_payload(s->channel, seq, line);
 	if (body) {
 		r->comm->stats.bytes_ring += len;
-		fast_take(r, s, dst + at, a + at, body,
-			  len / r->prep->elem_bytes, len);
+		fast_take(r, s, dst, a, body, len / r->prep->elem_bytes, len);
 	} else {
-		TRY(fast_fetch(r, s, seq, line, dst + at, a + at, len));
+		TRY(fast_fetch(r, s, seq, line, dst, a, len));
 	}
 	message_consumed(s->peer, r->prep->class, seq);
 	return DICOMM_SUCCESS;
@@ -388,7 +385,7 @@ fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
 		if (fault_is(r->comm))
 			return fault_report(r->comm);
 		TRY(fast_await(r, s, seq, &line));
-		TRY(fast_take_slice(r, s, seq, line, dst, a, at));
+		TRY(fast_take_slice(r, s, seq, line, dst + at, a + at, at));
 	}
 	return DICOMM_SUCCESS;
 }
@@ -459,17 +456,25 @@ struct fast_sliced {
 	struct message_receive refs[FAST_SLICED_STEPS];
 };
 
+/* Where a slice from offset `at` on lies in a span; scratch has one at a time.
+ */
+static uint8_t *slice_in(uint8_t *const buffers[PLAN_BUFFERS], uint8_t buffer,
+			 size_t span, uint64_t at)
+{
+	return buffers[buffer] + span + (buffer == PLAN_SCRATCH ? 0 : at);
+}
+
 /* Sends the next slice of step i. */
 static dicomm_result_t put_slice(const struct fast_steps *r,
 				 struct fast_sliced *run, uint32_t i,
-				 const uint8_t *src)
+				 uint8_t *const buffers[PLAN_BUFFERS])
 {
 	const struct fast_step *s = &r->prep->fast_steps[i];
 	uint64_t at = run->sent[i] * slice_bytes(r);
 	uint64_t seq = s->channel->out_base + s->number + run->sent[i];
-	dicomm_result_t status =
-		message_put_seq(&s->target, r->prep->class, seq, r->signature,
-				src + at, slice_at(r, s, at));
+	dicomm_result_t status = message_put_seq(
+		&s->target, r->prep->class, seq, r->signature,
+		slice_in(buffers, s->a_buffer, s->a, at), slice_at(r, s, at));
 
 	if (status != DICOMM_SUCCESS)
 		return status;
@@ -484,14 +489,16 @@ static dicomm_result_t put_slice(const struct fast_steps *r,
  * the next one when it has taken this one. */
 static dicomm_result_t fast_send_slice(const struct fast_steps *r,
 				       struct fast_sliced *run, uint32_t i,
-				       uint64_t k, const uint8_t *src)
+				       uint64_t k,
+				       uint8_t *const buffers[PLAN_BUFFERS])
 {
 	const struct fast_step *s = &r->prep->fast_steps[i];
 	struct waiter w = {0};
 	dicomm_result_t status;
 
-	while (run->sent[i] < r->prep->slices && run->sent[i] <= k + AHEAD) {
-		status = put_slice(r, run, i, src);
+	while (run->sent[i] < r->prep->slices &&
+	       run->sent[i] <= k + r->prep->ahead) {
+		status = put_slice(r, run, i, buffers);
 		if (status == DICOMM_AGAIN && run->sent[i] > k)
 			return DICOMM_SUCCESS;
 		if (status == DICOMM_AGAIN)
@@ -514,8 +521,7 @@ fast_send_ahead(const struct fast_steps *r, struct fast_sliced *run,
 
 		while (s->kind == STEP_SEND && status == DICOMM_SUCCESS &&
 		       run->sent[i] < r->prep->slices)
-			status = put_slice(r, run, i,
-					   buffers[s->a_buffer] + s->a);
+			status = put_slice(r, run, i, buffers);
 		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN)
 			return fast_fail(r, s, status);
 	}
@@ -535,7 +541,8 @@ fast_await_slice(const struct fast_steps *r, struct fast_sliced *run,
 
 	while ((status = message_look(r->comm, s->peer, r->prep->class, seq,
 				      line)) == DICOMM_AGAIN) {
-		if (!ahead && w.polls + 1 >= wait_spin(r->comm)) {
+		if (!ahead && r->prep->ahead &&
+		    w.polls + 1 >= wait_spin(r->comm)) {
 			TRY(fast_send_ahead(r, run, buffers));
 			ahead = true;
 		}
@@ -551,10 +558,10 @@ static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
 				       uint8_t *const buffers[PLAN_BUFFERS])
 {
 	const struct fast_step *s = &r->prep->fast_steps[i];
-	const uint8_t *a = buffers[s->a_buffer] + s->a;
-	uint8_t *dst = buffers[s->dst_buffer] + s->dst;
 	uint64_t seq = s->channel->in_base + s->number + k;
 	uint64_t at = k * slice_bytes(r);
+	const uint8_t *a = slice_in(buffers, s->a_buffer, s->a, at);
+	uint8_t *dst = slice_in(buffers, s->dst_buffer, s->dst, at);
 	struct message_receive *in = &run->refs[i];
 	struct tp_line *line;
 
@@ -569,7 +576,8 @@ static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
 			return fast_take_slice(r, s, seq, line, dst, a, at);
 		TRY(fast_find_ref(r, s, seq, line, dst, s->bytes, in));
 	}
-	TRY(fast_load(r, s, in, a + at, slice_at(r, s, at)));
+	in->to = dst;
+	TRY(fast_load(r, s, in, a, slice_at(r, s, at)));
 	if (!in->left)
 		release_reference(r, s);
 	return DICOMM_SUCCESS;
@@ -580,8 +588,8 @@ static dicomm_result_t fast_local_slice(const struct fast_steps *r,
 					uint8_t *const buffers[PLAN_BUFFERS])
 {
 	uint64_t at = k * slice_bytes(r), len = slice_at(r, s, at);
-	uint8_t *dst = buffers[s->dst_buffer] + s->dst + at;
-	uint8_t *a = buffers[s->a_buffer] + s->a + at;
+	uint8_t *dst = slice_in(buffers, s->dst_buffer, s->dst, at);
+	uint8_t *a = slice_in(buffers, s->a_buffer, s->a, at);
 	uint64_t n = len / r->prep->elem_bytes;
 
 	if (s->kind == STEP_SCALE)
@@ -590,7 +598,8 @@ static dicomm_result_t fast_local_slice(const struct fast_steps *r,
 		r->prep->divide(dst, a, r->comm->ranks, n);
 	else
 		return fast_local(r, s, dst, a,
-				  buffers[s->b_buffer] + s->b + at, len);
+				  slice_in(buffers, s->b_buffer, s->b, at),
+				  len);
 	return DICOMM_SUCCESS;
 }
 
@@ -614,9 +623,7 @@ fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
 			const struct fast_step *s = &prep->fast_steps[i];
 
 			if (s->kind == STEP_SEND)
-				TRY(fast_send_slice(r, &run, i, k,
-						    buffers[s->a_buffer] +
-							    s->a));
+				TRY(fast_send_slice(r, &run, i, k, buffers));
 			else if (s->kind == STEP_RECV ||
 				 s->kind == STEP_RECV_REDUCE)
 				TRY(fast_recv_slice(r, &run, i, k, buffers));

@@ -10,14 +10,31 @@
 
 static bool is_whole_block(const struct span *s)
 {
-	return s->parts == 1 && s->nblocks == 1 && s->buffer != PLAN_SCRATCH;
+	return s->parts == 1 && s->nblocks == 1;
+}
+
+static bool has_whole_blocks(const struct step *s)
+{
+	if (s->kind != STEP_SEND && !is_whole_block(&s->dst))
+		return false;
+	return (s->kind == STEP_RECV || is_whole_block(&s->a)) &&
+	       (s->kind != STEP_REDUCE || is_whole_block(&s->b));
+}
+
+static bool uses_scratch(const struct step *s)
+{
+	return (s->kind != STEP_SEND && s->dst.buffer == PLAN_SCRATCH) ||
+	       (s->kind != STEP_RECV && s->a.buffer == PLAN_SCRATCH) ||
+	       (s->kind == STEP_REDUCE && s->b.buffer == PLAN_SCRATCH);
 }
 
 /* Does every rank send its own blocks only, one to each neighbour? Then no
- * slice waits for what was received in another one. */
+ * slice waits for what was received in another one. A block may have been
+ * copied or scaled before anything is received. */
 static bool is_one_hop(const struct prepared *e)
 {
 	const struct plan *p = &e->plan;
+	uint32_t received = p->nsteps; /* the first step that receives */
 
 	for (uint32_t i = 0; i < e->npairs; i++)
 		if (!e->pairs[i].peer->transport->intra_node ||
@@ -26,15 +43,26 @@ static bool is_one_hop(const struct prepared *e)
 			return false;
 	for (uint32_t i = 0; i < p->nsteps; i++) {
 		const struct step *s = &p->steps[i];
-		bool sends = s->kind == STEP_SEND;
 
-		if (sends ? s->dep_count || !is_whole_block(&s->a)
-			  : !is_whole_block(&s->dst))
+		if (!has_whole_blocks(s))
 			return false;
-		if ((s->kind != STEP_RECV && !is_whole_block(&s->a)) ||
-		    (s->kind == STEP_REDUCE && !is_whole_block(&s->b)))
-			return false;
+		if (i < received &&
+		    (s->kind == STEP_RECV || s->kind == STEP_RECV_REDUCE))
+			received = i;
+		for (uint32_t d = 0; s->kind == STEP_SEND && d < s->dep_count;
+		     d++)
+			if (p->deps[s->dep_first + d] >= received)
+				return false;
 	}
+	return true;
+}
+
+/* Is all that is sent there from the start? Then slices may be sent ahead. */
+static bool sends_first(const struct plan *p)
+{
+	for (uint32_t i = 0; i < p->nsteps; i++)
+		if (p->steps[i].kind == STEP_SEND && p->steps[i].dep_count)
+			return false;
 	return true;
 }
 
@@ -47,14 +75,14 @@ static bool lies_ready(const struct prepared *e)
 	for (uint32_t i = 0; i < p->nsteps; i++) {
 		const struct step *s = &p->steps[i];
 
-		if (s->kind == STEP_RECV && s->dep_count)
+		if (uses_scratch(s) || (s->kind == STEP_RECV && s->dep_count))
 			return false;
 		for (uint32_t d = 0; d < s->dep_count; d++)
 			if (p->steps[p->deps[s->dep_first + d]].kind ==
 			    STEP_SEND)
 				return false;
 	}
-	return true;
+	return sends_first(p);
 }
 
 /* Can such a rank take one whole message after the other, where it does not run
@@ -178,6 +206,7 @@ dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 	if (!may_be_fast(e, comm, call))
 		return DICOMM_SUCCESS;
 	e->may_slice = e->slices > 1 && is_one_hop(e) && fits_slots(e);
+	e->ahead = sends_first(p) ? FAST_AHEAD : 0;
 	e->may_refer = is_one_hop(e) && lies_ready(e) &&
 		       (e->slices == 1 || e->may_slice || holds_up_nobody(e));
 	if (e->slices > 1 && !e->may_refer && !e->may_slice)

@@ -19,6 +19,9 @@
 /* Most steps of a plan that the fast path runs slice by slice */
 #define FAST_SLICED_STEPS 32
 
+/* Slices that it sends beyond one before the peer's of its number is taken */
+#define FAST_AHEAD 2
+
 /* Calls with equal keys share a prepared call. */
 struct call_key {
 	uint8_t function, type;
@@ -93,6 +96,7 @@ struct prepared {
 	bool may_refer;
 	/* There are several slices, and none waits for another one. */
 	bool may_slice;
+	uint32_t ahead; /* FAST_AHEAD, or 0: each slice is made before */
 	uint64_t fast_sent, fast_sent_bytes, fast_received, fast_received_bytes;
 	uint64_t fast_staged_bytes;
 
