@@ -5,6 +5,7 @@ names who it was, never a hang, never a signal.
 Each case runs with bare calls and, where that makes sense, with DDP.
 """
 
+import contextlib
 import datetime
 import os
 import signal
@@ -455,11 +456,45 @@ def _lives(_, rank, n, port, death, late):
     return tensor.item(), time.monotonic() - began
 
 
+def _serve(to_parent, from_parent):
+    """A store, until the parent closes its pipe."""
+    server = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    os.write(to_parent, str(server.port).encode())
+    os.read(from_parent, 1)
+    os._exit(0)
+
+
+@contextlib.contextmanager
+def _a_store():
+    """The port of a store in a process of its own: its threads may hold locks
+    while ranks are forked, and those would wait for ever."""
+    port, of_child = os.pipe()
+    to_child, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(end)
+        try:
+            _serve(of_child, to_child)
+        finally:
+            os._exit(1)
+    os.close(of_child)
+    os.close(to_child)
+    try:
+        yield int(os.read(port, 16))
+    finally:
+        os.close(end)
+        os.close(port)
+        os.waitpid(pid, 0)
+
+
 @case
 def a_job_begins_anew_over_the_same_store():
     """Whoever comes last, whoever was there before, and however that ended."""
-    server = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    with _a_store() as port:
+        _live_again(port)
 
+
+def _live_again(port):
     def kill(every):
         signal.sigtimedwait([signal.SIGUSR2], BOUND_S)
         for rank in every:
@@ -470,7 +505,7 @@ def a_job_begins_anew_over_the_same_store():
         for n, death, late in ((4, "killed", 3), (3, "before all came", 2),
                                (3, "", 0), (3, "killed", 1), (2, "", 0)):
             every = ranks.run(
-                n, _lives, server.port, death, late, seconds=60,
+                n, _lives, port, death, late, seconds=60,
                 during=kill if death == "before all came" else None)
             if death:
                 assert [rank.status for rank in every] == [
