@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/transports/ranks.h"
 
+#include <errno.h>
+#include <dirent.h>
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -133,6 +135,51 @@ void ranks_connect(struct rank *r, int peer, enum tp_class c)
 	EXPECT_OK(r, out);
 	EXPECT_OK(r, in);
 	ranks_connect_out(r, peer, c);
+}
+
+static bool stands(const char *path)
+{
+	char text[256] = "";
+	FILE *f = fopen(path, "r");
+	const char *state;
+
+	if (!f)
+		return true; /* the thread has ended */
+	if (!fgets(text, sizeof(text), f))
+		text[0] = '\0';
+	fclose(f);
+	state = strrchr(text, ')');
+	return state && state[1] == ' ' && state[2] == 'T';
+}
+
+static bool all_stand(pid_t pid)
+{
+	char path[300];
+	struct dirent *d;
+	bool all = true;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = opendir(path);
+	if (!tasks)
+		return false;
+	while (all && (d = readdir(tasks))) {
+		if (d->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%.32s/stat",
+			 (int)pid, d->d_name);
+		all = stands(path);
+	}
+	closedir(tasks);
+	return all;
+}
+
+void ranks_stop(struct rank *r, int peer)
+{
+	pid_t pid = r->area->pid[peer];
+
+	EXPECT(r, !kill(pid, SIGSTOP), "kill: %s", strerror(errno));
+	RANKS_WAIT(r, all_stand(pid));
 }
 
 dicomm_result_t ranks_try_put(struct rank *r, int peer, enum tp_class c,

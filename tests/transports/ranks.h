@@ -86,6 +86,10 @@ void ranks_wait_turn(struct rank *r, struct ranks_wait *w, const char *file,
 	for (struct ranks_wait ranks_w = {0, 0}; !(condition); \
 	     ranks_wait_turn(r, &ranks_w, __FILE__, __LINE__, #condition))
 
+/* Stops the process of another rank, and returns when all its threads stand:
+ * one of them takes the signal, and the others run on until it has a core. */
+void ranks_stop(struct rank *r, int peer);
+
 void ranks_barrier(struct rank *r);
 /* Has a rank's process ended? Its parent need not have noticed. */
 bool ranks_is_dead(const struct rank *r, int rank);

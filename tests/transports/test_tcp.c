@@ -749,7 +749,7 @@ static void run_stopped(struct rank *r)
 		EXPECT(r, *body == 'x', "wrong data");
 		return;
 	}
-	kill(r->area->pid[1], SIGSTOP);
+	ranks_stop(r, 1);
 	ranks_connect_out(r, 1, TP_COLLECTIVE);
 	for (int i = 0; i < 200; i++) {
 		begin = clock_ms();

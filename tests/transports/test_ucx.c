@@ -294,7 +294,7 @@ static void run_stuck(struct rank *r)
 	ranks_barrier(r);
 	if (r->rank == 0) {
 		ranks_fill(bytes, MUCH, 3);
-		kill(r->area->pid[1], SIGSTOP);
+		ranks_stop(r, 1);
 		atomic_store(&r->area->flag[1], put_all(r, 1, bytes));
 		EXPECT(r, r->area->flag[1] < r->config.slots,
 		       "it has room for all");
