@@ -341,8 +341,8 @@ static uint64_t slice_bytes(const struct fast_steps *r)
 }
 
 /* Bytes of a step from offset `at` on, at most a slice */
-static uint64_t slice_at(const struct fast_steps *r, const struct fast_step *s,
-			 uint64_t at)
+static uint64_t slice_len(const struct fast_steps *r, const struct fast_step *s,
+			  uint64_t at)
 {
 	uint64_t slice = slice_bytes(r);
 
@@ -356,7 +356,7 @@ static dicomm_result_t fast_take_slice(const struct fast_steps *r,
 				       const struct tp_line *line, uint8_t *dst,
 				       const uint8_t *a, uint64_t at)
 {
-	uint64_t len = slice_at(r, s, at);
+	uint64_t len = slice_len(r, s, at);
 	const uint8_t *body;
 
 	if (line->signature != r->signature || line->len != len)
@@ -474,7 +474,7 @@ static dicomm_result_t put_slice(const struct fast_steps *r,
 	uint64_t seq = s->channel->out_base + s->number + run->sent[i];
 	dicomm_result_t status = message_put_seq(
 		&s->target, r->prep->class, seq, r->signature,
-		slice_in(buffers, s->a_buffer, s->a, at), slice_at(r, s, at));
+		slice_in(buffers, s->a_buffer, s->a, at), slice_len(r, s, at));
 
 	if (status != DICOMM_SUCCESS)
 		return status;
@@ -577,7 +577,7 @@ static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
 		TRY(fast_find_ref(r, s, seq, line, dst, s->bytes, in));
 	}
 	in->to = dst;
-	TRY(fast_load(r, s, in, a, slice_at(r, s, at)));
+	TRY(fast_load(r, s, in, a, slice_len(r, s, at)));
 	if (!in->left)
 		release_reference(r, s);
 	return DICOMM_SUCCESS;
@@ -587,7 +587,7 @@ static dicomm_result_t fast_local_slice(const struct fast_steps *r,
 					const struct fast_step *s, uint64_t k,
 					uint8_t *const buffers[PLAN_BUFFERS])
 {
-	uint64_t at = k * slice_bytes(r), len = slice_at(r, s, at);
+	uint64_t at = k * slice_bytes(r), len = slice_len(r, s, at);
 	uint8_t *dst = slice_in(buffers, s->dst_buffer, s->dst, at);
 	uint8_t *a = slice_in(buffers, s->a_buffer, s->a, at);
 	uint64_t n = len / r->prep->elem_bytes;
@@ -646,7 +646,7 @@ fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
  * that run slice by slice have consumed all slices before their own, so one
  * that is in the earliest slice does not wait for a credit. Who takes whole
  * messages of several slices, one after the other, either sends nothing or
- * receives from one rank (holds_up_nobody()). So a rank waits only for a
+ * receives from one rank (cannot_stall_peers()). So a rank waits only for a
  * message that another rank has yet to send in plan order, and plan order ends
  * (plan.h). Memory that is referred to stays unchanged until all have read it,
  * because no step of such a plan writes it.

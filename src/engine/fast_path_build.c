@@ -89,7 +89,7 @@ static bool lies_ready(const struct prepared *e)
  * slice by slice? Meanwhile it takes nothing from its other neighbours. They
  * may run slice by slice, or have scratch for a few slices only, and one of
  * them may wait for this rank's slot while another waits for that one. */
-static bool holds_up_nobody(const struct prepared *e)
+static bool cannot_stall_peers(const struct prepared *e)
 {
 	uint32_t sends = 0, receives = 0;
 
@@ -202,13 +202,16 @@ dicomm_result_t fast_path_build(struct prepared *e, struct dicomm_comm *comm,
 				const struct call *call)
 {
 	const struct plan *p = &e->plan;
+	bool one_hop;
 
 	if (!may_be_fast(e, comm, call))
 		return DICOMM_SUCCESS;
-	e->may_slice = e->slices > 1 && is_one_hop(e) && fits_slots(e);
+	one_hop = is_one_hop(e);
+	e->may_slice = e->slices > 1 && one_hop && fits_slots(e);
 	e->ahead = sends_first(p) ? FAST_AHEAD : 0;
-	e->may_refer = is_one_hop(e) && lies_ready(e) &&
-		       (e->slices == 1 || e->may_slice || holds_up_nobody(e));
+	e->may_refer =
+		one_hop && lies_ready(e) &&
+		(e->slices == 1 || e->may_slice || cannot_stall_peers(e));
 	if (e->slices > 1 && !e->may_refer && !e->may_slice)
 		return DICOMM_SUCCESS;
 	e->fast_steps = calloc(p->nsteps + 1, sizeof(*e->fast_steps));

@@ -19,7 +19,7 @@
 /* Most steps of a plan that the fast path runs slice by slice */
 #define FAST_SLICED_STEPS 32
 
-/* Slices that it sends beyond one before the peer's of its number is taken */
+/* How many slices a rank sends beyond the one that it receives next */
 #define FAST_AHEAD 2
 
 /* Calls with equal keys share a prepared call. */
@@ -96,7 +96,9 @@ struct prepared {
 	bool may_refer;
 	/* There are several slices, and none waits for another one. */
 	bool may_slice;
-	uint32_t ahead; /* FAST_AHEAD, or 0: each slice is made before */
+	/* FAST_AHEAD; 0 if each slice is copied or scaled into scratch before
+	 * it is sent */
+	uint32_t ahead;
 	uint64_t fast_sent, fast_sent_bytes, fast_received, fast_received_bytes;
 	uint64_t fast_staged_bytes;
 
