@@ -4,6 +4,7 @@
 # built and in the tarball, and has a line in the README.md of its folder or in
 # docs/architecture.md, which it may share with its header: "log.[ch]  what it
 # does". A page of results is linked from the README.md beside it or above it.
+# Python's modules need only be listed.
 cd "${srcdir:-.}" || exit 99
 bad=0
 files=0
@@ -47,6 +48,16 @@ for file in $(find $folders -name '*.[ch]' -o -name '*.cl' -o -name '*.sh' \
 		echo "neither $readme nor docs/architecture.md has a line for $file"
 		bad=1
 	fi
+done
+
+for file in $(find python packaging scripts -name '*.py' | sort); do
+	case $listed in
+	*" $file "*) ;;
+	*)
+		echo "no Makefile.include lists $file"
+		bad=1
+		;;
+	esac
 done
 
 for readme in $(find collectives compat examples perftest planner src tests \
