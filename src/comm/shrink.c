@@ -190,13 +190,19 @@ static dicomm_result_t check_majority(const struct dicomm_comm *parent,
 				      const bool *alive,
 				      const struct survivors *s)
 {
+	int lost;
+
 	if (s->planned || 2 * s->count > parent->ranks ||
 	    (2 * s->count == parent->ranks && alive[0]))
 		return DICOMM_SUCCESS;
-	return FAIL(DICOMM_ERR_REMOTE,
-		    "comm_shrink: only %d of %d ranks are left: the others may "
-		    "go on without them",
-		    s->count, parent->ranks);
+	for (lost = 0; alive[lost];)
+		lost++;
+	return FAIL(
+		DICOMM_ERR_REMOTE,
+		"comm_shrink: only %d of %d ranks are left, without rank %d "
+		"(%s): the others may go on without them",
+		s->count, parent->ranks, lost,
+		control_where(parent->control, lost));
 }
 
 /* Links are found by the old numbers. */
