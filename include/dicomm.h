@@ -504,7 +504,7 @@ typedef struct {
 	/** Of those received: from or to device memory, through host memory
 	 * that is neither an operand nor the inbox of a host rank. */
 	uint64_t bytes_staged;
-	/** Host ranks: copied through a shared ring. */
+	/** Host ranks: copied out of an inbox, of whatever transport. */
 	uint64_t bytes_ring;
 	/** Host ranks: read in place from mapped memory. */
 	uint64_t bytes_mapped;

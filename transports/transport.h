@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The seam between the engine and a transport. A transport moves messages into
+ * The seam between src/message and a transport. A transport moves messages into
  * the inbox of a peer. It knows neither collectives nor the engine.
  *
  * Inbox. An inbox is a ring of `slots` slots, for one ordered pair of ranks and
  * one class of traffic. Message number q (the first is 1) goes into slot q %
- * slots. put() writes the line of the slot, and the data area of the slot if
- * the body does not fit into the line. When any reader would see all of that,
- * line->seq becomes q. So each counter has one writer and only grows: it does
- * no harm if a message is delivered twice, or if several arrive at once. The
- * reader polls line->seq in memory that it has mapped (shm: of the sender).
+ * slots. put() writes the line of the slot, and the data area of the slot (shm:
+ * or an exchange buffer) if the body does not fit into the line. When any
+ * reader would see all of that, line->seq becomes q. So each counter has one
+ * writer and only grows: it does no harm if a message is delivered twice, or if
+ * several arrive at once. The reader polls line->seq in memory that it has
+ * mapped (shm: of the sender).
  *
  * Credits. put() of message q needs a credit: q <= *released + slots. The
  * receiver grants credits with release(). Messages that have credits may be put
@@ -162,8 +163,8 @@ struct tp_limits {
 	uint32_t window;
 	uint32_t spin;      /* loads of line->seq that pay before a poll() */
 	bool needs_mem_reg; /* offer() and read() need registered memory */
-	/* A reference costs more than copies: use one only for messages longer
-	 * than eager_bytes. */
+	/* A reference costs more than copies at any length: bytes go slot after
+	 * slot, and only a slice longer than eager_bytes goes by reference. */
 	bool prefers_eager;
 	/* Messages of all peers share one link into this rank. A rank that is
 	 * ahead should wait: its messages for the next operation would delay

@@ -765,7 +765,7 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 	return found;
 }
 
-/* Would the engine send some of it by references? */
+/* Would the engine send some of it by references? It copies scratch. */
 static __attribute__((noinline)) bool
 engine_refers(const struct dicomm_comm *comm, const struct prepared *prep,
 	      uint8_t *const buffers[PLAN_BUFFERS])
@@ -773,7 +773,8 @@ engine_refers(const struct dicomm_comm *comm, const struct prepared *prep,
 	for (uint32_t i = 0; i < prep->nfast; i++) {
 		const struct fast_step *s = &prep->fast_steps[i];
 
-		if (s->kind == STEP_SEND && s->bytes >= comm->map_threshold &&
+		if (s->kind == STEP_SEND && s->a_buffer != PLAN_SCRATCH &&
+		    s->bytes >= comm->map_threshold &&
 		    message_may_refer(s->peer, buffers[s->a_buffer] + s->a,
 				      s->bytes, prep->want))
 			return true;

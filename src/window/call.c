@@ -255,9 +255,10 @@ static inline bool is_next_there(const struct peer *peer)
 	return message_arrived(channel, channel->in_base + 1);
 }
 
-/* Look for the next message, for a while. The peer is known. Without the pause
- * a core begins many looks at once, and takes all of them back when the peer
- * writes: measured, that costs 15 ns of 90. */
+/* Look for the next message, for a while; over tcp and ucx, whose polls
+ * receive, once. The peer is known. Without the pause a core begins many looks
+ * at once, and takes all of them back when the peer writes: measured, that
+ * costs 15 ns of 90. */
 static inline bool spin(const struct peer *peer)
 {
 	const struct channel *channel = &peer->channel[TP_WINDOW];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receiving by a connection. The system call that receives the bytes of a body
- * writes them to where they belong. What follows the body lands in a small
- * input buffer, where heads are read, and from which short messages are copied.
+ * Receiving by a connection. Heads are read in a small input buffer. The first
+ * bytes of a body, or all of a short one, come with the head and are copied
+ * from there. The kernel writes the rest of a body to where it belongs, and
+ * what follows it into the input buffer.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -6,9 +6,9 @@
  * load. It carries frames, each with a head of 32 bytes and a body. A message
  * is written to the socket at once; if the kernel has no room for all of it,
  * the rest is kept, of one message at most. The receiver lets the kernel write
- * bodies directly to their place: the slot of an inbox, or the destination of a
- * read(). A read() sends a request to the owner of the memory, which sends the
- * bytes in its poll().
+ * all of a body that has not come with its head directly to its place: the slot
+ * of an inbox, or the destination of a read(). A read() sends a request to the
+ * owner of the memory, which sends the bytes in its poll().
  *
  * Nothing blocks for a connection: put() returns AGAIN until there is one, so
  * the time counts against the time-out of the operation.
