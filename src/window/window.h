@@ -201,7 +201,7 @@ static inline struct channel *window_channel(struct peer *peer)
 	return &peer->channel[TP_WINDOW];
 }
 
-/* windows.c: makes comm->windows. From now on, a thread polls for this rank
+/* serve.c: makes comm->windows. From now on, a thread polls for this rank
  * while it is away. */
 dicomm_result_t windows_begin(struct dicomm_comm *comm);
 /* Connects the channel from that rank. AGAIN: it has not begun to send. */
@@ -209,7 +209,7 @@ dicomm_result_t windows_know(struct dicomm_comm *comm, int rank);
 /* Frees staging buffers whose copies are done, on the rank of a device. */
 dicomm_result_t windows_look_at_device(struct dicomm_comm *comm, bool *moved);
 
-/* window.c: makes a window. NULL: no memory. */
+/* list.c: makes a window. NULL: no memory. */
 struct dicomm_window *window_make(struct dicomm_comm *comm);
 /* Gives it the next number, and adds it to the list. */
 void window_add(struct dicomm_window *w);
