@@ -569,8 +569,7 @@ START_TEST(a_crowd_of_strangers_does_not_push_out_who_has_proved_himself)
 {
 	struct meet *m = meet_create(MEET_THREADS, 2);
 	pid_t pid = start_id_server(m, 40);
-	struct client_patience p = {clock_ns() + 5000000000u, NULL, false,
-				    NULL};
+	struct client_patience p = {.until_ns = clock_ns() + 5000000000u};
 	char address[SOCK_NAME], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *client;
@@ -610,7 +609,8 @@ int getaddrinfo(const char *restrict host, const char *restrict port,
 
 START_TEST(all_addresses_of_a_host_are_tried)
 {
-	struct client_patience p = {clock_ns() + 5000000000u, NULL, true, NULL};
+	struct client_patience p = {.until_ns = clock_ns() + 5000000000u,
+				    .until_it_listens = true};
 	char address[SOCK_NAME], name[SOCK_TEXT], why[FRAME_TEXT];
 	struct client *client;
 	uint8_t key[AUTH_KEY];
@@ -710,8 +710,7 @@ END_TEST
 
 static struct client *come_in(const dicomm_unique_id_t *id)
 {
-	struct client_patience p = {clock_ns() + 5000000000u, NULL, false,
-				    NULL};
+	struct client_patience p = {.until_ns = clock_ns() + 5000000000u};
 	char address[SOCK_NAME], why[FRAME_TEXT];
 	uint8_t key[AUTH_KEY];
 	struct client *c;

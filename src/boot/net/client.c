@@ -264,8 +264,9 @@ static dicomm_result_t shake_hands(struct client *c,
 	auth_make_pair(&pair);
 	auth_random(h.client_nonce, sizeof(h.client_nonce));
 	memcpy(h.client_public, pair.public, sizeof(h.client_public));
-	handshake_prove(&h, key, HANDSHAKE_CLIENT, proof);
-	frame_begin(&out, FRAME_PROOF);
+	handshake_prove(&h, key, p->asks ? HANDSHAKE_ASKER : HANDSHAKE_CLIENT,
+			proof);
+	frame_begin(&out, p->asks ? FRAME_ASKER : FRAME_PROOF);
 	frame_put_bytes(&out, h.client_nonce, sizeof(h.client_nonce));
 	frame_put_bytes(&out, h.client_public, sizeof(h.client_public));
 	frame_put_bytes(&out, proof, sizeof(proof));
@@ -400,6 +401,8 @@ dicomm_result_t client_open(const char *address, const uint8_t key[AUTH_KEY],
 				 out, why);
 		if (status != DICOMM_ERR_REMOTE && status != DICOMM_ERR_TIMEOUT)
 			return status;
+		if (claimed && p->asks)
+			return claimed;
 		keep_finding(&found, address, status, claimed, why);
 		if (nobody && !p->until_it_listens)
 			return found.claimed ? found.claimed

@@ -27,6 +27,9 @@ struct client_patience {
 	bool until_it_listens;         /* if nobody listens there, try again */
 	/* who waits, for a warning every ten seconds; NULL: no warning */
 	const char *says;
+	/* This one does not join, but asks. It does not try again after a
+	 * refusal, since nobody else is expected there. */
+	bool asks;
 };
 
 /* Connects and does the handshake. On failure writes the reason to `why` and

@@ -39,6 +39,9 @@ static const char *const type_names[FRAME_TYPES] = {
 	[FRAME_ANSWER] = "answer",
 	[FRAME_LETTER] = "letter",
 	[FRAME_BUSY] = "busy",
+	[FRAME_ASKER] = "asker",
+	[FRAME_INQUIRE] = "inquire",
+	[FRAME_TOLD] = "told",
 };
 
 static uint32_t get(const uint8_t *p, int bytes)

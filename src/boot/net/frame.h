@@ -60,6 +60,13 @@ enum frame_type {
 			text */
 	FRAME_LETTER, /* u32 from, u32 to, u64 key, bytes */
 	FRAME_BUSY, /* text: what the sender does before it gathers, "": done */
+
+	/* An inquiry (dicomm-info --job HOST:PORT). */
+	FRAME_ASKER,   /* as FRAME_PROOF, of one who does not join, but asks */
+	FRAME_INQUIRE, /* u64 inquiry */
+	/* To the hub: u64 inquiry, u32 kind, bytes. To who asks: u64 rank, u32
+	 * kind, bytes. See job_port.h. */
+	FRAME_TOLD,
 	FRAME_TYPES
 };
 

@@ -11,6 +11,7 @@ static_assert(sizeof(struct handshake) == 2 * (AUTH_NONCE + AUTH_PUBLIC),
 static const char *const purposes[] = {
 	[HANDSHAKE_LISTENER] = "dicomm proof of listener",
 	[HANDSHAKE_CLIENT] = "dicomm proof of client",
+	[HANDSHAKE_ASKER] = "dicomm proof of asker",
 };
 
 void handshake_prove(const struct handshake *h, const uint8_t key[AUTH_KEY],

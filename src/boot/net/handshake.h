@@ -23,7 +23,9 @@
 #define HANDSHAKE_PROTOCOL 6u
 #define HANDSHAKE_LIMIT 256 /* bytes of a frame from an unproved sender */
 
-enum handshake_role { HANDSHAKE_LISTENER, HANDSHAKE_CLIENT };
+/* An asker does what a client does, with FRAME_ASKER in the place of
+ * FRAME_PROOF: it does not join, but asks. */
+enum handshake_role { HANDSHAKE_LISTENER, HANDSHAKE_CLIENT, HANDSHAKE_ASKER };
 
 /* What the proofs cover, byte for byte. */
 struct handshake {

@@ -139,3 +139,11 @@ void inquiry_open(inquiry_answer *answer)
 	}
 	log_demote(false);
 }
+
+const char *inquiry_text(size_t *len)
+{
+	if (!inquiry || inquiry->pid != getpid())
+		return NULL;
+	*len = inquiry->answer(text, sizeof(text));
+	return text;
+}

@@ -24,4 +24,9 @@ typedef size_t inquiry_answer(char *text, size_t room);
  * at level info. Takes the lock of the loop. */
 void inquiry_open(inquiry_answer *answer);
 
+/* Returns the same answer, for who asks by another way, and its length. Returns
+ * NULL if the socket is not open. The caller holds the lock; the text is valid
+ * until it releases it. */
+const char *inquiry_text(size_t *len);
+
 #endif

@@ -16,7 +16,14 @@
  * are before they have come. */
 #define RANKS_MOST 2048
 #define PAUSE_NS 200000000ull
+#define TURN 64 /* connections accepted at a time */
 #define LOG_NS 1000000000ull
+/* The same for one that stays for the life of a job */
+#define LOG_RETIRED_NS 60000000000ull
+/* So many connections are accepted before a pause, when no rank is waited for:
+ * who connects without end takes no core. */
+#define RETIRED_TURN 16
+#define RETIRED_PAUSE_NS 50000000ull
 
 uint64_t listener_patience_ns = 10000000000u;
 
@@ -42,7 +49,8 @@ static void log_stranger(struct listener *l, const char *remote,
 {
 	uint64_t now = clock_ns();
 
-	if (l->told_ns && now - l->told_ns < LOG_NS) {
+	if (l->told_ns &&
+	    now - l->told_ns < (l->retired ? LOG_RETIRED_NS : LOG_NS)) {
 		l->strangers++;
 		return;
 	}
@@ -76,19 +84,22 @@ void listener_refuse(struct peer_conn *peer, dicomm_result_t status,
 	conn_linger(&peer->conn);
 }
 
-static bool seal(struct peer_conn *peer)
+static bool seal(struct peer_conn *peer, const uint8_t key[AUTH_KEY])
 {
 	struct listener *l = peer->listener;
 	struct seal_keys keys;
-	bool sealed = handshake_keys(&peer->handshake, l->key,
-				     HANDSHAKE_LISTENER, &l->pair, &keys) &&
+	bool sealed = handshake_keys(&peer->handshake, key, HANDSHAKE_LISTENER,
+				     &l->pair, &keys) &&
 		      conn_seal(&peer->conn, &keys);
 
 	auth_forget(&keys, sizeof(keys));
 	return sealed;
 }
 
-static void check_proof(struct peer_conn *peer, struct frame_reader *in)
+/* Checks the proof of a client or an asker, and answers it. Otherwise refuses
+ * or drops it, and returns false. */
+static bool check_proof(struct peer_conn *peer, enum handshake_role role,
+			const uint8_t key[AUTH_KEY], struct frame_reader *in)
 {
 	struct listener *l = peer->listener;
 	struct handshake *h = &peer->handshake;
@@ -100,30 +111,59 @@ static void check_proof(struct peer_conn *peer, struct frame_reader *in)
 	frame_get_bytes(in, proof, sizeof(proof));
 	if (!frame_done(in)) {
 		drop_pending(peer, "it sent what does not parse");
-		return;
+		return false;
 	}
-	if (!handshake_check(h, l->key, HANDSHAKE_CLIENT, proof)) {
+	if (!handshake_check(h, key, role, proof)) {
 		log_stranger(l, peer->conn.remote, "refused",
 			     "it does not know the secret");
 		listener_refuse(peer, DICOMM_ERR_INVALID_USAGE,
 				"wrong secret: the id or DICOMM_COMM_KEY is "
 				"not the one of this job");
-		return;
+		return false;
 	}
-	handshake_prove(h, l->key, HANDSHAKE_LISTENER, proof);
+	handshake_prove(h, key, HANDSHAKE_LISTENER, proof);
 	frame_begin(&out, FRAME_WELCOME);
 	frame_put_bytes(&out, proof, sizeof(proof));
 	frame_end(&out);
 	conn_send(&peer->conn, &out);
-	if (!seal(peer)) {
+	if (!seal(peer, key)) {
 		drop_pending(peer, "no key for it, or no memory");
-		return;
+		return false;
 	}
+	return true;
+}
+
+static void check_client(struct peer_conn *peer, struct frame_reader *in)
+{
+	struct listener *l = peer->listener;
+
+	if (!check_proof(peer, HANDSHAKE_CLIENT, l->key, in))
+		return;
 	/* From now on it must not be dropped. Its join request may have
 	 * arrived, and the rank would conclude that the id server has ended. */
 	peer->proved = true;
 	strangers_remove(&l->unproved, &peer->stranger);
 	peer->conn.limit = FRAME_MAX;
+}
+
+static void check_asker(struct peer_conn *peer, struct frame_reader *in)
+{
+	struct listener *l = peer->listener;
+
+	if (!check_proof(peer, HANDSHAKE_ASKER, l->asker_key, in))
+		return;
+	unlink_pending(peer);
+	loop_deadline(&peer->conn.source, 0);
+	l->asked(peer);
+}
+
+/* A rank of a later meeting. Whatever it were told, it would fail of it. */
+static void turn_away(struct peer_conn *peer)
+{
+	log_debug("%s: %s wants to join: all ranks are there",
+		  peer->listener->name, peer->conn.remote);
+	unlink_pending(peer);
+	conn_drop(&peer->conn);
 }
 
 static void answer_probe(struct peer_conn *peer, struct frame_reader *in)
@@ -147,8 +187,12 @@ static void pending_frame(struct conn *c, enum frame_type type,
 
 	if (!peer->proved && type == FRAME_PROBE && l->alive) {
 		answer_probe(peer, in);
+	} else if (!peer->proved && type == FRAME_ASKER && l->asked) {
+		check_asker(peer, in);
+	} else if (!peer->proved && type == FRAME_PROOF && l->retired) {
+		turn_away(peer);
 	} else if (!peer->proved && type == FRAME_PROOF) {
-		check_proof(peer, in);
+		check_client(peer, in);
 	} else if (peer->proved && type == FRAME_JOIN) {
 		unlink_pending(peer);
 		loop_deadline(&c->source, 0);
@@ -236,7 +280,7 @@ static void accept_peer(struct listener *l, int fd)
 	challenge(peer);
 	if (conn_serve(&peer->conn) != DICOMM_SUCCESS)
 		drop_pending(peer, "it cannot be watched");
-	peer = strangers_surplus(&l->unproved, RANKS_MOST);
+	peer = strangers_surplus(&l->unproved, l->retired ? 0 : RANKS_MOST);
 	if (peer)
 		drop_pending(peer, "too many have come at once");
 }
@@ -268,7 +312,11 @@ static void listener_ready(struct loop_source *s, uint32_t events)
 	struct listener *l = (struct listener *)s;
 
 	(void)events;
-	for (int i = 0; i < 64; i++) {
+	if (l->retired) {
+		loop_watch(s, 0);
+		loop_deadline(s, clock_ns() + RETIRED_PAUSE_NS);
+	}
+	for (int i = 0; i < (l->retired ? RETIRED_TURN : TURN); i++) {
 		int fd = descriptors_high(accept4(
 			s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 
@@ -321,22 +369,37 @@ dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
 	return status;
 }
 
-void listener_close(struct listener *l)
+/* Ranks among these connections try again, and learn that this listener is
+ * closed. */
+static void drop_all(struct listener *l)
 {
 	struct peer_conn *peer;
 
-	if (!l)
-		return;
-	/* Ranks among these connections try again, and learn that this listener
-	 * is closed. */
 	while ((peer = l->first)) {
 		unlink_pending(peer);
 		conn_drop(&peer->conn);
 	}
+}
+
+void listener_retire(struct listener *l)
+{
+	drop_all(l);
+	l->retired = true;
+	l->admit = NULL;
+	l->owner = NULL;
+	auth_forget(l->key, sizeof(l->key));
+}
+
+void listener_close(struct listener *l)
+{
+	if (!l)
+		return;
+	drop_all(l);
 	if (l->strangers)
 		log_warn("%s: dropped or refused %u other connections", l->name,
 			 l->strangers);
 	loop_drop(&l->source);
 	auth_forget(l->key, sizeof(l->key));
+	auth_forget(l->asker_key, sizeof(l->asker_key));
 	auth_forget(&l->pair, sizeof(l->pair));
 }

@@ -40,6 +40,9 @@ struct listener {
 	unsigned pending;        /* their number */
 	struct strangers unproved;
 
+	/* Ranks are not admitted any more; only who asks is served. */
+	bool retired;
+
 	/* How to answer probes; owned. NULL: they are not answered. */
 	struct handshake_alive *alive;
 
@@ -49,12 +52,22 @@ struct listener {
 	void (*admit)(void *owner, struct peer_conn *peer,
 		      struct frame_reader *in);
 	void *owner;
+
+	/* Called with one who does not join, but asks (FRAME_ASKER), and has
+	 * proved to know this other key. The callee owns the peer, as above.
+	 * NULL: nobody may ask. */
+	void (*asked)(struct peer_conn *peer);
+	uint8_t asker_key[AUTH_KEY];
 };
 
 /* Takes ownership of the listening socket fd, also on failure. The caller sets
  * admit and owner before it releases the lock. */
 dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
 			      const char *name, struct listener **out);
+/* From now on only who asks is served. Ranks of a later meeting at this port
+ * are turned away without a word, so they try again until somebody else
+ * listens. */
+void listener_retire(struct listener *l);
 /* Stops accepting. l may be NULL. */
 void listener_close(struct listener *l);
 /* How long a handshake may take. Tests shorten it while no other thread

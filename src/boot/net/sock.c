@@ -20,6 +20,7 @@
 #include "src/base/log.h"
 #include "src/base/auth.h"
 #include "src/boot/net/interface.h"
+#include "src/boot/net/lent_port.h"
 #include "src/boot/net/sock.h"
 
 #define BACKLOG 4096 /* the kernel limits it to net.core.somaxconn */
@@ -74,18 +75,28 @@ static int try_listen(const struct sock_address *address, bool reuse)
 	return -1;
 }
 
+unsigned sock_port(int fd)
+{
+	struct sock_address address = {.len = sizeof(address.storage)};
+
+	getsockname(fd, (struct sockaddr *)&address.storage, &address.len);
+	/* It is at the same place in both families. */
+	return ntohs(((struct sockaddr_in *)&address.storage)->sin_port);
+}
+
 static bool port_is_taken(void)
 {
 	return errno == EADDRINUSE || errno == EACCES;
 }
 
 /* Takes the first free port of DICOMM_PORT_RANGE, beginning at a random one, so
- * that processes that start together do not all try the same ports. */
+ * that processes that start together do not all try the same ports. If all are
+ * taken, asks for one back that is lent. */
 static int listen_in_range(struct sock_address *address)
 {
 	const char *range = config_string(CONFIG_PORT_RANGE);
 	unsigned first, last, n, start;
-	int fd = -1;
+	int fd = -1, err;
 
 	if (sscanf(range, "%u-%u", &first, &last) != 2) {
 		set_port(address, 0);
@@ -97,8 +108,16 @@ static int listen_in_range(struct sock_address *address)
 		set_port(address, first + (start % n + i) % n);
 		fd = try_listen(address, true);
 		if (fd >= 0 || !port_is_taken())
-			break;
+			return fd;
 	}
+	err = errno;
+	for (unsigned port = first; port <= last && fd < 0; port++) {
+		if (!lent_port_ask_back(port))
+			continue;
+		set_port(address, port);
+		fd = try_listen(address, true);
+	}
+	errno = err;
 	return fd;
 }
 
@@ -304,13 +323,19 @@ dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
 {
 	const struct timespec pause = {.tv_nsec = AGAIN_NS};
 	uint64_t begin_ns = clock_ns(), say_ns = begin_ns, now;
+	unsigned port;
 	bool told = false;
 	int fd, err;
 
 	TRY(sock_check(host_port));
+	port = (unsigned)atoi(strrchr(host_port, ':') + 1);
 	for (;;) {
 		fd = listen_at(host_port, &told);
 		err = errno;
+		if (fd < 0 && err == EADDRINUSE && lent_port_ask_back(port)) {
+			fd = listen_at(host_port, &told);
+			err = errno;
+		}
 		now = clock_ns();
 		if (fd >= 0 || err != EADDRINUSE || now >= until_ns)
 			break;
@@ -329,6 +354,32 @@ dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
 		log_info("%s is reached from this host only", host_port);
 	*out = fd;
 	return DICOMM_SUCCESS;
+}
+
+static bool is_any(const struct sock_address *address)
+{
+	const struct sockaddr_in *v4 =
+		(const struct sockaddr_in *)&address->storage;
+	const struct sockaddr_in6 *v6 =
+		(const struct sockaddr_in6 *)&address->storage;
+
+	return v4->sin_family == AF_INET
+		       ? !v4->sin_addr.s_addr
+		       : IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+}
+
+void sock_name(int fd, char text[SOCK_TEXT])
+{
+	struct sock_address address = {.len = sizeof(address.storage)};
+	char host[HOST_NAME_MAX + 1] = "";
+
+	getsockname(fd, (struct sockaddr *)&address.storage, &address.len);
+	if (!is_any(&address)) {
+		to_text(&address, text);
+		return;
+	}
+	gethostname(host, sizeof(host) - 1);
+	snprintf(text, SOCK_TEXT, "%.64s:%u", host, sock_port(fd));
 }
 
 void sock_own(int fd, char text[SOCK_TEXT])

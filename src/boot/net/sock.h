@@ -25,9 +25,15 @@ dicomm_result_t sock_listen(int *fd, char text[SOCK_TEXT]);
 /* Listens at "host:port". For a name, and for an address that is not of this
  * host but may be translated to one (NAT), this listens at that port of all
  * addresses; at localhost, of loopback only. While the port is in use it tries
- * again, until until_ns. */
+ * again, until until_ns; a process that lends it (lent_port.h) gives it back.
+ */
 dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
 			       int *fd);
+/* The port of a socket */
+unsigned sock_port(int fd);
+/* Writes where a socket listens: its address, or the name of this host if at
+ * all addresses, cut off if it is long. */
+void sock_name(int fd, char text[SOCK_TEXT]);
 /* Writes an address by which this host reaches a listening socket of its
  * own. */
 void sock_own(int fd, char text[SOCK_TEXT]);
