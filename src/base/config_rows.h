@@ -107,6 +107,10 @@ ROW(ISLAND_PART_BYTES, BYTES("auto", 0, INT64_MAX), SHARED,
 ROW(JOB_INFO, BOOL("1"), 0,
     "tell other processes of this user on this machine what this one does, for "
     "dicomm-info --job")
+ROW(JOB_PORT, BOOL("1"), 0,
+    "rank 0 keeps listening at the port where the ranks met, to tell who knows "
+    "DICOMM_COMM_KEY what they do, for dicomm-info --job HOST:PORT; without "
+    "that secret, or with DICOMM_JOB_INFO=off, it does not")
 ROW(METRICS, STRING(""), 0,
     "file that this process writes its counters to, anew every 5 s, for the "
     "textfile collector of Prometheus' node exporter; %h is the host, %p the "
