@@ -10,6 +10,7 @@
 #include "src/base/fork.h"
 #include "src/base/json_writer.h"
 #include "src/boot/control/control.h"
+#include "src/boot/control/job_port.h"
 #include "src/boot/net/inquiry.h"
 #include "src/core/comm.h"
 #include "src/core/fault.h"
@@ -269,6 +270,10 @@ static size_t answer(char *text, size_t room)
 	json_put_string(&j, "program", program_invocation_short_name);
 	json_put(&j, ",");
 	json_put_string(&j, "host", host);
+	if (job_port_address()) {
+		json_put(&j, ",");
+		json_put_string(&j, "port", job_port_address());
+	}
 	json_put(&j, ",\"comms\":[");
 	fork_lock(FORK_JOB_INFO);
 	left_out = tell_all(&j);

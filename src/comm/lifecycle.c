@@ -225,7 +225,7 @@ dicomm_result_t dicomm_get_unique_id(dicomm_unique_id_t *id)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "get_unique_id: id is NULL");
 	TRY(config_check());
-	return id_create(id);
+	return id_create_job(id);
 }
 
 dicomm_result_t dicomm_unique_id_at(const char *address, int rank,
@@ -314,7 +314,7 @@ static dicomm_result_t join_all(struct comm_start **starts, int n,
 	dicomm_result_t status = DICOMM_SUCCESS, s;
 	dicomm_unique_id_t id;
 
-	s = id_create(&id);
+	s = id_create_job(&id);
 	if (s != DICOMM_SUCCESS) {
 		refuse_all(starts, n);
 		return s;

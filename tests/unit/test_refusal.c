@@ -209,7 +209,7 @@ static const char *const unlike_words[][3] = {
 	{"library version", "has 12.3.4", "has 0.1.0"},
 	{"byte order", "has big", "has little"},
 	{"pointer size", "has 4", "has 8"},
-	{"build", "has control 77", "has control 6 plan 1 shm 3"},
+	{"build", "has control 77", "has control 7 plan 1 shm 3"},
 	{"number of ranks", "has 4", "has 3"},
 	{"setting", "DICOMM_SHM_SLOTS=64", "DICOMM_SHM_SLOTS=16"},
 };
@@ -1010,7 +1010,7 @@ static void *run_late_server(void *arg)
 		close(fd);
 	}
 	if (loop_start() == DICOMM_SUCCESS)
-		id_server_open(late->fd, late->key, late->address, NULL);
+		id_server_open(late->fd, late->key, NULL, late->address, NULL);
 	return NULL;
 }
 

@@ -14,10 +14,12 @@
 #include "src/boot/control/control.h"
 #include "src/boot/control/delta.h"
 #include "src/boot/control/gather.h"
+#include "src/boot/control/job_port.h"
 #include "src/boot/control/join.h"
 #include "src/boot/control/mail.h"
 #include "src/boot/control/members.h"
 #include "src/boot/control/relay.h"
+#include "src/boot/net/inquiry.h"
 
 #define MS_NS UINT64_C(1000000)
 /* a waiting thread notices a cancellation within this time */
@@ -497,6 +499,58 @@ static bool take_letter(struct control *c, struct frame_reader *in)
 	return true;
 }
 
+static void send_told(struct control *c, uint64_t number, enum told kind,
+		      const void *bytes, size_t len)
+{
+	struct frame_writer out;
+
+	frame_begin(&out, FRAME_TOLD);
+	frame_put_u64(&out, number);
+	frame_put_u32(&out, kind);
+	frame_put_bytes(&out, bytes, len);
+	frame_end(&out);
+	conn_send(&c->client->conn, &out);
+}
+
+/* Ranks that are threads are asked one after the other: the first one tells for
+ * their process. */
+static bool has_told(uint64_t number)
+{
+	static uint64_t told[16];
+	static unsigned next;
+
+	for (unsigned i = 0; i < 16; i++)
+		if (told[i] == number)
+			return true;
+	told[next++ % 16] = number;
+	return false;
+}
+
+static bool take_inquire(struct control *c, struct frame_reader *in)
+{
+	uint64_t number = frame_get_u64(in);
+	const char *text;
+	size_t len = 0, n;
+
+	if (!frame_done(in))
+		return false;
+	if (!c->client)
+		return true;
+	if (has_told(number)) {
+		send_told(c, number, TOLD_ALREADY, NULL, 0);
+		return true;
+	}
+	text = inquiry_text(&len);
+	if (!text)
+		send_told(c, number, TOLD_NOTHING, NULL, 0);
+	for (size_t at = 0; text && at < len; at += n) {
+		n = len - at < JOB_PORT_PART ? len - at : JOB_PORT_PART;
+		send_told(c, number, at + n < len ? TOLD_PART : TOLD_LAST,
+			  text + at, n);
+	}
+	return true;
+}
+
 /* Returns false if the frame is invalid or unexpected. */
 static bool take(struct control *c, enum frame_type type,
 		 struct frame_reader *in)
@@ -527,6 +581,8 @@ static bool take(struct control *c, enum frame_type type,
 		return take_answer(c, in);
 	case FRAME_LETTER:
 		return take_letter(c, in);
+	case FRAME_INQUIRE:
+		return take_inquire(c, in);
 	default:
 		return false;
 	}

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/boot/control/gather.h"
 #include "src/boot/control/hub.h"
+#include "src/boot/control/job_port.h"
 #include "src/boot/control/members.h"
 #include "src/boot/control/relay.h"
 #include "src/boot/net/interface.h"
@@ -28,6 +29,7 @@ struct hub {
 	struct listener *listener; /* NULL once all ranks have joined */
 	struct members members;
 	struct gather gather;
+	struct job_comm job;
 	bool started;
 };
 
@@ -189,7 +191,7 @@ static void start(struct hub *hub)
 	frame_end(&out);
 	members_broadcast(&hub->members, &out, NULL);
 	hub->started = true;
-	listener_close(hub->listener);
+	job_port_add(&hub->job, &hub->members, hub->listener);
 	hub->listener = NULL;
 }
 
@@ -456,6 +458,8 @@ static bool take(struct hub *hub, struct peer_conn *peer, enum frame_type type,
 		return hub->started && letter(hub, peer, in);
 	case FRAME_FAILED:
 		return hub->started && flood(hub, peer, in);
+	case FRAME_TOLD:
+		return hub->started && job_port_told(&hub->job, peer->rank, in);
 	default:
 		return false;
 	}
@@ -519,7 +523,7 @@ dicomm_result_t hub_open_idle(struct hub **out)
 	return DICOMM_SUCCESS;
 }
 
-void hub_adopt(struct hub *hub, struct members *members)
+void hub_adopt(struct hub *hub, struct members *members, struct listener *l)
 {
 	struct members *m = &hub->members;
 
@@ -535,8 +539,12 @@ void hub_adopt(struct hub *hub, struct members *members)
 		m->list[i].peer->conn.frame = frame;
 		m->list[i].peer->conn.lost = lost;
 	}
+	hub->listener = l;
 	if (!m->failed)
 		start(hub);
+	/* Nobody else is to come, and no reason to be told later. */
+	listener_close(hub->listener);
+	hub->listener = NULL;
 }
 
 dicomm_result_t hub_open(const struct rank_info *self,
@@ -590,6 +598,7 @@ void hub_close(struct hub *hub, dicomm_result_t status, const char *why)
 	if (!hub)
 		return;
 	loop_lock();
+	job_port_remove(&hub->job);
 	if (hub->started)
 		say_goodbye(hub);
 	else if (hub->members.list)

@@ -22,9 +22,10 @@ dicomm_result_t hub_open(const struct rank_info *self,
 /* Makes a hub that does not listen: hub_adopt() will give it its ranks. Takes
  * the lock. */
 dicomm_result_t hub_open_idle(struct hub **out);
-/* Takes over all ranks with their connections, and starts them. Leaves the list
- * empty. The caller holds the lock. */
-void hub_adopt(struct hub *hub, struct members *members);
+/* Takes over all ranks with their connections, and starts them; and the
+ * listener at which they met. Leaves the list empty. The caller holds the lock.
+ */
+void hub_adopt(struct hub *hub, struct members *members, struct listener *l);
 /* Sends a failure that rank 0 reports to all other ranks. The caller holds the
  * lock. */
 void hub_report(struct hub *hub, dicomm_result_t status, int culprit,

@@ -13,6 +13,7 @@
 #include "src/boot/control/id.h"
 #include "src/boot/net/loop.h"
 #include "src/boot/control/id_server.h"
+#include "src/boot/control/job_port.h"
 
 #define PREFIX "dicomm1:"
 #define VARIANT sodium_base64_VARIANT_URLSAFE_NO_PADDING
@@ -139,9 +140,9 @@ dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_NAME],
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s", why);
 }
 
-dicomm_result_t id_create(dicomm_unique_id_t *id)
+static dicomm_result_t create(dicomm_unique_id_t *id, bool asked)
 {
-	uint8_t key[AUTH_KEY];
+	uint8_t key[AUTH_KEY], asker_key[AUTH_KEY];
 	char address[SOCK_TEXT];
 	dicomm_result_t status;
 	dicomm_unique_id_t made;
@@ -151,13 +152,33 @@ dicomm_result_t id_create(dicomm_unique_id_t *id)
 	TRY(loop_start());
 	TRY(sock_listen(&fd, address));
 	auth_random(key, sizeof(key));
-	status = id_server_open(fd, key, address, NULL);
+	/* Without memory for it nobody can ask. */
+	asked = asked && job_port_key(address, config_string(CONFIG_COMM_KEY),
+				      asker_key) == DICOMM_SUCCESS;
+	status = id_server_open(fd, key, asked ? asker_key : NULL, address,
+				NULL);
 	if (status == DICOMM_SUCCESS)
 		status = id_format(address, key, &made);
 	auth_forget(key, sizeof(key));
+	auth_forget(asker_key, sizeof(asker_key));
 	if (status == DICOMM_SUCCESS)
 		*id = made;
 	return status;
+}
+
+dicomm_result_t id_create(dicomm_unique_id_t *id)
+{
+	return create(id, false);
+}
+
+dicomm_result_t id_create_job(dicomm_unique_id_t *id)
+{
+	bool open;
+
+	loop_lock();
+	open = job_port_address();
+	loop_unlock();
+	return create(id, !open && job_port_is_wanted());
 }
 
 const char *id_secret(const dicomm_unique_id_t *id)
@@ -191,9 +212,12 @@ void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
 	auth_forget(key, sizeof(key));
 }
 
+/* asker_key: as of id_server_open() */
 static dicomm_result_t serve_derived(const char *host_port,
-				     const uint8_t key[AUTH_KEY])
+				     const uint8_t key[AUTH_KEY],
+				     const uint8_t *asker_key)
 {
+	unsigned port = (unsigned)atoi(strrchr(host_port, ':') + 1);
 	uint64_t until_ns = clock_ns();
 	bool mine;
 	int fd;
@@ -203,6 +227,7 @@ static dicomm_result_t serve_derived(const char *host_port,
 	 * port. */
 	id_server_close_failed(host_port);
 	loop_lock();
+	job_port_give_back(port);
 	mine = id_server_is_open(host_port);
 	loop_unlock();
 	/* What another process has, it may give back. */
@@ -210,7 +235,24 @@ static dicomm_result_t serve_derived(const char *host_port,
 		until_ns += (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) *
 			    SECOND_NS;
 	TRY(sock_listen_at(host_port, until_ns, &fd));
-	return id_server_open(fd, key, host_port, NULL);
+	return id_server_open(fd, key, asker_key, host_port, NULL);
+}
+
+/* Serves the id on rank 0. */
+static dicomm_result_t serve(const char *host_port, const char *known,
+			     const char *secret, const uint8_t key[AUTH_KEY])
+{
+	uint8_t asker_key[AUTH_KEY];
+	dicomm_result_t status;
+
+	if (!*secret || !job_port_is_wanted())
+		return serve_derived(host_port, key, NULL);
+	if (!*known)
+		return serve_derived(host_port, key, key);
+	TRY(job_port_key(host_port, secret, asker_key));
+	status = serve_derived(host_port, key, asker_key);
+	auth_forget(asker_key, sizeof(asker_key));
+	return status;
 }
 
 dicomm_result_t id_derive(const char *host_port, const char *known,
@@ -236,7 +278,7 @@ dicomm_result_t id_derive(const char *host_port, const char *known,
 	TRY(auth_key_from_secret(place, secret, key));
 	status = id_format(host_port, key, &made);
 	if (status == DICOMM_SUCCESS && rank == 0)
-		status = serve_derived(host_port, key);
+		status = serve(host_port, known, secret, key);
 	auth_forget(key, sizeof(key));
 	if (status == DICOMM_SUCCESS)
 		*id = made;

@@ -11,9 +11,11 @@
 /*
  * Makes an id: listens on a port, with a new secret. The control thread of this
  * process serves the id until all ranks have joined or the bootstrap time-out
- * has passed.
+ * has passed. id_create_job() is for an id that may be that of a whole job,
+ * which is asked at its port (job_port.h).
  */
 dicomm_result_t id_create(dicomm_unique_id_t *id);
+dicomm_result_t id_create_job(dicomm_unique_id_t *id);
 /* Stops serving an id of this process at once, because no rank will use it. */
 void id_forget(const dicomm_unique_id_t *id);
 /* If this process serves the id, refuses ranks that connect, with the reason.

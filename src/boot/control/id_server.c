@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/boot/control/hub.h"
 #include "src/boot/control/id_server.h"
+#include "src/boot/control/job_port.h"
 #include "src/boot/control/members.h"
 #include "src/boot/net/interface.h"
 
@@ -180,8 +181,9 @@ static void send_all_to_hub(struct id_server *s)
 /* The ranks keep their connections, and do not notice. */
 static void give_all_to_hub(struct id_server *s)
 {
-	hub_adopt(s->own_hub, &s->members);
+	hub_adopt(s->own_hub, &s->members, s->listener);
 	s->own_hub = NULL;
+	s->listener = NULL;
 	s->peers = 0;
 	close_server(s);
 }
@@ -230,7 +232,7 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 }
 
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
-			       const char *address,
+			       const uint8_t *asker_key, const char *address,
 			       const struct handshake_alive *alive)
 {
 	struct id_server *s = calloc(1, sizeof(*s));
@@ -261,6 +263,8 @@ dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 	s->listener->admit = admit;
 	s->listener->owner = s;
 	s->listener->alive = copy;
+	if (asker_key)
+		job_port_serve(s->listener, asker_key);
 	loop_add(&s->source);
 	s->next = id_servers;
 	s->link = &id_servers;

@@ -22,10 +22,11 @@ struct rank_info;
 #define ID_SERVER_GIVES_UP "-"
 
 /* Starts to serve. Takes ownership of the listening socket fd, also on failure.
- * `alive` is the answer to probes at this socket; NULL: they are not answered.
- * Takes the lock of the loop. */
+ * Who knows the other key may ask what the job does (job_port.h); NULL: nobody
+ * may. `alive` is the answer to probes at this socket; NULL: they are not
+ * answered. Takes the lock of the loop. */
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
-			       const char *address,
+			       const uint8_t *asker_key, const char *address,
 			       const struct handshake_alive *alive);
 /* Returns true if this process serves that address and ranks are still missing.
  * The caller holds the lock of the loop. */

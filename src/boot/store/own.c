@@ -51,7 +51,7 @@ static dicomm_result_t own_get(struct launcher_info *info)
 			    "DICOMM_RANK is %d: not one of DICOMM_SIZE %d",
 			    info->rank, info->ranks);
 	if (!*id && info->ranks == 1)
-		return id_create(&info->id);
+		return id_create_job(&info->id);
 	if (!*id)
 		return FAIL(DICOMM_ERR_INVALID_USAGE,
 			    "DICOMM_RANK and DICOMM_SIZE are set, "

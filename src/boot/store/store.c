@@ -49,7 +49,7 @@ dicomm_result_t store_make_id(struct launcher_info *info)
 	memset(&info->id, 0, sizeof(info->id));
 	if (info->rank)
 		return DICOMM_SUCCESS;
-	return id_create(&info->id);
+	return id_create_job(&info->id);
 }
 
 dicomm_result_t store_fixed_id(struct launcher_info *info, const char *host,
