@@ -3006,6 +3006,42 @@ dicomm_result_t dicomm_transport_info(int index, dicomm_transport_info_t *info);
  */
 dicomm_result_t dicomm_network_info(dicomm_network_info_t *info);
 
+/** Called with what one process of a job tells: a JSON object. */
+typedef void (*dicomm_job_fn_t)(const char *json, void *ctx);
+
+/**
+ * Ask a running job what its ranks do, over the network.
+ *
+ * The process asked is the one of rank 0, at the port where the ranks met. It
+ * passes on what each process of the job tells; docs/wire.md ("The answer of a
+ * process") has the form. A rank that tells nothing is an object with its
+ * "rank", "where" it is, and why, in "silent". Both ends have to know the same
+ * DICOMM_COMM_KEY; the answer is encrypted. The job does not wait for who asks.
+ *
+ * Takes at most 15 s; where all ranks answer, as long as messages to all of
+ * them and back.
+ *
+ * Threads: any.
+ *
+ * @param address  "host:port" or "[address]:port"
+ * @param fn       called by this thread before it returns, once for each
+ * process and each rank that tells nothing
+ * @param ctx      passed to fn
+ *
+ * @retval DICOMM_SUCCESS               the answer is complete
+ * @retval DICOMM_ERR_INVALID_ARGUMENT  address or fn is NULL, or address is not
+ *                                      of that form
+ * @retval DICOMM_ERR_INVALID_USAGE     DICOMM_COMM_KEY is not set here, or is
+ * not the secret of that job
+ * @retval DICOMM_ERR_REMOTE            the connection has ended, or the job
+ *                                      answers too many others at the moment
+ * @retval DICOMM_ERR_TIMEOUT           nobody answers there
+ * @retval DICOMM_ERR_NO_MEMORY         out of memory
+ * @retval DICOMM_ERR_SYSTEM            no socket
+ */
+dicomm_result_t dicomm_job_info(const char *address, dicomm_job_fn_t fn,
+				void *ctx);
+
 /**
  * Describe one device of this machine that a rank can be bound to.
  *

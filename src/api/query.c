@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "src/accel/accel.h"
+#include "src/base/cancel.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/boot/control/id.h"
+#include "src/boot/control/job_ask.h"
 #include "src/boot/net/interface.h"
 #include "src/comm/path_test.h"
 #include "src/comm/setup.h"
@@ -389,6 +391,18 @@ dicomm_result_t dicomm_network_info(dicomm_network_info_t *info)
 		snprintf(info->address, sizeof(info->address), "?");
 	snprintf(info->reason, sizeof(info->reason), "%s", chosen.why);
 	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t dicomm_job_info(const char *address, dicomm_job_fn_t fn,
+				void *ctx)
+{
+	CANCEL_HELD();
+
+	if (!address || !fn)
+		return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "job_info: %s is NULL",
+			    address ? "fn" : "address");
+	TRY(config_check());
+	return job_ask(address, fn, ctx);
 }
 
 /* Memory for which adapters are asked */

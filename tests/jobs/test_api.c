@@ -545,6 +545,12 @@ static void prediction_of_a_node(void)
 	JOB_CHECK(s > 2e-3 && s < 8e-3, "%s: %g s", name, s);
 }
 
+static void take_json(const char *json, void *ctx)
+{
+	(void)ctx;
+	job_fail("nobody was asked, and told %s", json);
+}
+
 static void without_communicator(struct job_rank *me)
 {
 	dicomm_transport_info_t transport;
@@ -593,6 +599,12 @@ static void without_communicator(struct job_rank *me)
 		  "\"%s\" \"%s\" \"%s\"", network.interface, network.address,
 		  network.reason);
 	JOB_REFUSED(dicomm_network_info(NULL), BAD, "info is NULL");
+	JOB_REFUSED(dicomm_job_info(NULL, take_json, NULL), BAD,
+		    "address is NULL");
+	JOB_REFUSED(dicomm_job_info("127.0.0.1:1", NULL, NULL), BAD,
+		    "fn is NULL");
+	JOB_REFUSED(dicomm_job_info("4711:", take_json, NULL), BAD,
+		    "\"4711:\" is not host:port");
 	JOB_TRY(dicomm_device_info(0, &device));
 	JOB_CHECK(!strcmp(device.name, "host"), "device 0 is %s", device.name);
 	JOB_CHECK(dicomm_device_info(-1, &device) == BAD, "device -1");
