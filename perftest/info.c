@@ -37,7 +37,7 @@ struct request {
 		json;
 	int doctor, job, trace;
 	char *peer;     /* of --doctor; owned */
-	char *pid;      /* of --job; owned */
+	char *whom;     /* of --job; owned */
 	char **files;   /* of --trace; owned, NULL at the end */
 	char *root;     /* owned */
 	char *topology; /* file; owned */
@@ -444,7 +444,7 @@ static int show(const struct request *r, json_t *json)
 		status |= show_machine(json);
 	if (all || r->config)
 		status |= show_config(json, r->config);
-	if (r->job && !job_show(r->pid, json))
+	if (r->job && !job_show(r->whom, json))
 		status = -1;
 	if (r->trace && !merge_traces((const char *const *)r->files))
 		status = -1;
@@ -480,9 +480,11 @@ static int check(struct request *r, const char *bytes)
 			r->peer);
 	else if (r->job && r->doctor)
 		fprintf(stderr, "dicomm-info: --job: not with --doctor\n");
-	else if (r->pid && !job_is_pid(r->pid))
-		fprintf(stderr, "dicomm-info: --job %s: not a process number\n",
-			r->pid);
+	else if (r->whom && !job_check(r->whom))
+		fprintf(stderr,
+			"dicomm-info: --job %s: neither a process number nor "
+			"HOST:PORT\n",
+			r->whom);
 	else if (r->trace && !r->files)
 		fprintf(stderr, "dicomm-info: --trace: no file\n");
 	else if (r->trace && (r->doctor || r->job || r->json || r->dot))
@@ -553,7 +555,9 @@ static int parse(struct request *r, int argc, const char **argv)
 		 NULL},
 		{"job", '\0', POPT_ARG_NONE, &r->job, 0,
 		 "what the ranks of this user on this machine do, and which "
-		 "one holds up the others; with PID behind it, of that process",
+		 "one holds up the others; with PID behind it, of that "
+		 "process; with HOST:PORT, all ranks of the job that met "
+		 "there, whose secret is DICOMM_COMM_KEY",
 		 NULL},
 		{"trace", '\0', POPT_ARG_NONE, &r->trace, 0,
 		 "print the traces in the FILEs behind it (DICOMM_TRACE, "
@@ -582,7 +586,7 @@ static int parse(struct request *r, int argc, const char **argv)
 		take_files(r, poptGetArgs(context));
 
 	if ((r->doctor || r->job) && extra) {
-		*(r->job ? &r->pid : &r->peer) = strdup(extra);
+		*(r->job ? &r->whom : &r->peer) = strdup(extra);
 		extra = poptGetArg(context);
 	}
 
@@ -634,7 +638,7 @@ free_request:
 	free(request.explain);
 	free(request.topology);
 	free(request.peer);
-	free(request.pid);
+	free(request.whom);
 	free(request.root);
 	free_files(&request);
 	return status;

@@ -297,15 +297,14 @@ static void talk(struct round *r)
 
 /* ---- the answers ---- */
 
-/* Names may be of any bytes. */
-static json_t *parse(struct asked *a)
+json_t *ask_read(char *text, size_t len)
 {
-	json_t *answer = json_loadb(a->text, a->n, 0, NULL);
+	json_t *answer = json_loadb(text, len, 0, NULL);
 
 	if (answer)
 		return answer;
-	utf8_replace(a->text, a->n);
-	return json_loadb(a->text, a->n, 0, NULL);
+	utf8_replace(text, len);
+	return json_loadb(text, len, 0, NULL);
 }
 
 static bool was_asked(const struct round *r, pid_t pid)
@@ -320,7 +319,7 @@ static void collect(struct round *r, json_t *answers, json_t *silent)
 {
 	for (size_t i = 0; i < r->n; i++) {
 		struct asked *a = &r->all[i];
-		json_t *answer = a->why ? NULL : parse(a);
+		json_t *answer = a->why ? NULL : ask_read(a->text, a->n);
 
 		if (answer) {
 			json_object_set_new(answer, "pid",

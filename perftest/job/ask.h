@@ -18,4 +18,8 @@
  * not to be asked. */
 bool ask_all(pid_t pid, json_t *answers, json_t *silent);
 
+/* Reads an answer; NULL: it is not JSON. Changes bytes that are not UTF-8, as
+ * names may have them. */
+json_t *ask_read(char *text, size_t len);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "perftest/base/size.h"
 #include "perftest/job/ask.h"
+#include "perftest/job/far.h"
 #include "perftest/job/hang.h"
 
 /* ---- communicators, each with the ranks that have answered ---- */
@@ -168,12 +169,15 @@ static void print_gone(json_t *said)
 	printf("\n");
 }
 
-static void print_rank(json_t *said)
+static void print_rank(json_t *said, bool far)
 {
 	const char *reason = text_of(said, "reason");
 
 	printf("rank       %lld: ", (long long)number_of(said, "rank"));
-	if (number_of(said, "pid"))
+	if (far)
+		printf("%s pid %lld, ", text_of(said, "host"),
+		       (long long)number_of(said, "pid"));
+	else if (number_of(said, "pid"))
 		printf("pid %lld, ", (long long)number_of(said, "pid"));
 	else
 		printf("%s, ", text_of(said, "where"));
@@ -191,37 +195,59 @@ static void print_rank(json_t *said)
 	print_gone(said);
 }
 
-static void print_comm(json_t *comm)
+static void print_comm(json_t *comm, bool far)
 {
 	json_t *seen = json_object_get(comm, "seen"), *said, *hang;
 	size_t i;
 
-	printf("comm       %s%s%s: %lld ranks, %zu told here\n",
+	printf("comm       %s%s%s: %lld ranks, %zu told%s\n",
 	       text_of(comm, "name"), *text_of(comm, "hash") ? " " : "",
 	       text_of(comm, "hash"), (long long)number_of(comm, "ranks"),
-	       json_array_size(seen));
-	json_array_foreach(seen, i, said) print_rank(said);
+	       json_array_size(seen), far ? "" : " here");
+	json_array_foreach(seen, i, said) print_rank(said, far);
 	json_array_foreach(json_object_get(comm, "hangs"), i, hang)
 		printf("hang       %s\n", json_string_value(hang));
 }
 
-static void print_all(json_t *comms, json_t *silent, json_t *answers)
+static void print_silent(json_t *item, bool far)
+{
+	if (far)
+		printf("silent     rank %lld (%s): %s\n",
+		       (long long)number_of(item, "rank"),
+		       text_of(item, "where"), text_of(item, "why"));
+	else
+		printf("silent     pid %lld, %s: %s\n",
+		       (long long)number_of(item, "pid"),
+		       text_of(item, "program"), text_of(item, "why"));
+}
+
+/* Where this process tells of the whole job */
+static void print_port(json_t *answer, bool far)
+{
+	const char *port = text_of(answer, "port");
+
+	if (*port && !far)
+		printf("port       %s: pid %lld tells of the whole job to who "
+		       "has its DICOMM_COMM_KEY (--job %s)\n",
+		       port, (long long)number_of(answer, "pid"), port);
+}
+
+static void print_all(json_t *comms, json_t *silent, json_t *answers, bool far)
 {
 	json_t *item;
 	size_t i;
 
-	json_array_foreach(comms, i, item) print_comm(item);
+	json_array_foreach(comms, i, item) print_comm(item, far);
 	json_array_foreach(answers, i, item) if (number_of(item, "left_out"))
 		printf("more       pid %lld: %lld communicators, for "
 		       "which its answer had no room\n",
 		       (long long)number_of(item, "pid"),
 		       (long long)number_of(item, "left_out"));
-	json_array_foreach(silent, i, item)
-		printf("silent     pid %lld, %s: %s\n",
-		       (long long)number_of(item, "pid"),
-		       text_of(item, "program"), text_of(item, "why"));
+	json_array_foreach(answers, i, item) print_port(item, far);
+	json_array_foreach(silent, i, item) print_silent(item, far);
 	if (!json_array_size(comms) && !json_array_size(silent))
-		printf("comm       none: no process of this user has one\n");
+		printf("comm       none: no process of this %s has one\n",
+		       far ? "job" : "user");
 }
 
 /* ---- the request ---- */
@@ -235,22 +261,23 @@ static bool parse_pid(const char *text, pid_t *pid)
 	return end != text && !*end && n > 0 && n <= INT_MAX;
 }
 
-bool job_is_pid(const char *text)
+bool job_check(const char *whom)
 {
 	pid_t pid;
 
-	return parse_pid(text, &pid);
+	return parse_pid(whom, &pid) || strchr(whom, ':');
 }
 
-bool job_show(const char *text, json_t *json)
+bool job_show(const char *whom, json_t *json)
 {
 	json_t *answers = json_array(), *silent = json_array(), *comms = NULL;
+	bool far = whom && strchr(whom, ':'), ok;
 	pid_t pid = 0;
-	bool ok;
 
-	if (text)
-		parse_pid(text, &pid);
-	ok = ask_all(pid, answers, silent);
+	if (whom && !far)
+		parse_pid(whom, &pid);
+	ok = far ? far_ask(whom, answers, silent)
+		 : ask_all(pid, answers, silent);
 	if (ok)
 		comms = gather(answers);
 	if (ok && pid && !json_array_size(answers) &&
@@ -265,7 +292,7 @@ bool job_show(const char *text, json_t *json)
 				    json_pack("{s:O, s:O}", "comms", comms,
 					      "silent", silent));
 	else if (ok)
-		print_all(comms, silent, answers);
+		print_all(comms, silent, answers, far);
 	json_decref(comms);
 	json_decref(answers);
 	json_decref(silent);

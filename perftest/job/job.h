@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dicomm-info --job: what the ranks on this machine do. */
+/* dicomm-info --job: what the ranks on this machine do, or those of a job. */
 #ifndef DICOMM_PERFTEST_JOB_H
 #define DICOMM_PERFTEST_JOB_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-/* `pid`: a process, as the user gave it; NULL: all of this user. Adds to the
- * object, or prints. Returns false after saying what is wrong. */
-bool job_show(const char *pid, json_t *json);
-/* Is it a process number? */
-bool job_is_pid(const char *text);
+/* `whom`: a process, or a job as HOST:PORT, as the user gave it; NULL: all
+ * processes of this user. Adds to the object, or prints. Returns false after
+ * saying what is wrong. */
+bool job_show(const char *whom, json_t *json);
+/* Is it a process number, or does it look like HOST:PORT? */
+bool job_check(const char *whom);
 
 #endif

@@ -142,7 +142,7 @@ wrong 6 '--ranks: only with --explain or --doctor' --ranks 8
 wrong 6 '--bytes: only with --explain' --bytes 1M --version
 wrong 6 '--dot: alone, or with --topo' --dot --json
 wrong 6 '--dot: alone, or with --topo' --dot --version
-wrong 6 '--job x1: not a process number' --job x1
+wrong 6 '--job x1: neither a process number nor HOST:PORT' --job x1
 wrong 6 '--job: not with --doctor' --job --doctor
 wrong 3 '--job 4194305: no such process' --job 4194305
 wrong 3 "--job $$: it has no communicator" --job $$
