@@ -63,6 +63,12 @@ void fuzz_seeds(void)
 	frame_put_text(&w, "rank 3 is on fire");
 	frame_end(&w);
 	seed(KNOWN, &w);
+	frame_begin(&w, FRAME_TOLD);
+	frame_put_u64(&w, 4711);
+	frame_put_u32(&w, 1);
+	frame_put_bytes(&w, "{\"format\":1}", 12);
+	frame_end(&w);
+	seed(KNOWN, &w);
 	frame_begin(&w, FRAME_GATHERED);
 	frame_put_u64(&w, 10);
 	frame_put_bytes(&w, "\x03\x02xy\x11\x01z\x05", 8);
@@ -70,7 +76,7 @@ void fuzz_seeds(void)
 	seed(KNOWN, &w);
 }
 
-static void read_proof(struct frame_reader *in)
+static void read_proof(struct frame_reader *in, enum handshake_role role)
 {
 	struct handshake h = {.listener_nonce = "l", .listener_public = "p"};
 	struct auth_pair pair = {.public = "p", .secret = "s"};
@@ -82,7 +88,7 @@ static void read_proof(struct frame_reader *in)
 	frame_get_bytes(in, proof, sizeof(proof));
 	if (!frame_done(in))
 		return;
-	handshake_check(&h, key, HANDSHAKE_CLIENT, proof);
+	handshake_check(&h, key, role, proof);
 	handshake_keys(&h, key, HANDSHAKE_LISTENER, &pair, &agreed);
 }
 
@@ -154,7 +160,9 @@ static void read_frame(enum frame_type type, struct frame_reader *in)
 	if (!frame_type_name(type))
 		abort();
 	if (type == FRAME_PROOF)
-		read_proof(in);
+		read_proof(in, HANDSHAKE_CLIENT);
+	else if (type == FRAME_ASKER)
+		read_proof(in, HANDSHAKE_ASKER);
 	else if (type == FRAME_PROBE)
 		read_probe(in);
 	else if (type == FRAME_JOIN)

@@ -28,26 +28,27 @@ struct said {
 	char text[1 << 18];
 };
 
-static void ask_as(struct said *said, int pid, uid_t uid)
+/* As that user (0: as this one), with that secret (NULL: that of the job) */
+static void ask_whom(struct said *said, const char *whom, uid_t uid,
+		     const char *secret)
 {
-	char number[16] = "";
 	int fds[2], end;
 	size_t n = 0;
 	ssize_t more;
 	pid_t child;
 
-	if (pid)
-		snprintf(number, sizeof(number), "%d", pid);
 	JOB_CHECK(!pipe(fds), "pipe: %m");
 	child = fork();
 	JOB_CHECK(child >= 0, "fork: %m");
 	if (!child) {
 		if (uid && (setgid((gid_t)uid) || setuid(uid)))
 			_exit(99);
+		if (secret)
+			setenv("DICOMM_COMM_KEY", secret, 1);
 		dup2(fds[1], STDOUT_FILENO);
 		dup2(fds[1], STDERR_FILENO);
 		close(fds[0]);
-		execl(TOOL, TOOL, "--job", pid ? number : NULL, (char *)NULL);
+		execl(TOOL, TOOL, "--job", whom, (char *)NULL);
 		_exit(98);
 	}
 	close(fds[1]);
@@ -60,6 +61,14 @@ static void ask_as(struct said *said, int pid, uid_t uid)
 	JOB_CHECK(waitpid(child, &end, 0) == child && WIFEXITED(end),
 		  "the tool ended with %#x", (unsigned)end);
 	said->status = WEXITSTATUS(end);
+}
+
+static void ask_as(struct said *said, int pid, uid_t uid)
+{
+	char number[16];
+
+	snprintf(number, sizeof(number), "%d", pid);
+	ask_whom(said, pid ? number : NULL, uid, NULL);
 }
 
 static void ask(struct said *said, int pid)
@@ -362,6 +371,135 @@ START_TEST(another_user_is_refused)
 }
 END_TEST
 
+/* ---- over the network ---- */
+
+#define SECRET "DICOMM_COMM_KEY=of this test only"
+
+/* Where rank 0 tells of the whole job */
+static void find_port(struct said *said, char *address, size_t len)
+{
+	const char *line;
+	int n;
+
+	await(said, job_pid(0), "port       127.0.0.1:");
+	line = strstr(said->text, "port       ") + strlen("port       ");
+	n = (int)strcspn(line, " ") - 1; /* without the colon */
+	snprintf(address, len, "%.*s", n, line);
+}
+
+/* It asks as one of another machine does. A split makes more communicators of
+ * the same processes. */
+static void is_asked_from_afar(struct job_rank *me)
+{
+	static struct said said;
+	dicomm_comm_t part;
+	char address[64];
+
+	JOB_TRY(dicomm_comm_split(me->comm, me->rank / 2, 0, &part, NULL));
+	add_up(me);
+	if (me->rank == 3) {
+		find_port(&said, address, sizeof(address));
+		ask_whom(&said, address, 0, "of another job");
+		must_say(&said, 3, ": wrong secret: ");
+		JOB_CHECK(!strstr(said.text, "rank  "), "%s", said.text);
+		for (int i = 0; i < 20; i++)
+			ask_whom(&said, address, 0, NULL);
+		must_say(&said, 0, ": 4 ranks, 4 told\n");
+		must_say(&said, 0, ": 2 ranks, 2 told\n");
+		JOB_CHECK(!strstr(said.text, "silent "), "%s", said.text);
+	}
+	job_barrier();
+	JOB_TRY(dicomm_comm_destroy(part));
+}
+
+START_TEST(the_whole_job_tells_who_has_its_secret)
+{
+	job_run(&(struct job){.run = is_asked_from_afar,
+			      .ranks = 4,
+			      .threads = _i,
+			      .env = {SECRET, "DICOMM_SOCKET_IFNAME=lo"},
+			      .timeout_s = 60});
+}
+END_TEST
+
+static void is_partly_stopped(struct job_rank *me)
+{
+	static struct said said;
+	char address[64], words[128];
+	double begin;
+
+	add_up(me);
+	if (me->rank == 2)
+		raise(SIGSTOP);
+	if (me->rank == 1) {
+		find_port(&said, address, sizeof(address));
+		begin = job_seconds();
+		ask_whom(&said, address, 0, NULL);
+		snprintf(words, sizeof(words), " pid %d): no answer in 3 s",
+			 job_pid(2));
+		must_say(&said, 0, words);
+		must_say(&said, 0, ": 3 ranks, 2 told\n");
+		JOB_CHECK(job_is_costly() || job_seconds() - begin < 10,
+			  "it took %.1f s", job_seconds() - begin);
+		kill(job_pid(2), SIGCONT);
+	}
+	add_up(me);
+}
+
+START_TEST(who_is_stopped_is_named_to_who_is_far)
+{
+	job_run(&(struct job){.run = is_partly_stopped,
+			      .ranks = 3,
+			      .env = {SECRET, "DICOMM_SOCKET_IFNAME=lo"},
+			      .timeout_s = 60});
+}
+END_TEST
+
+/* The same process meets others at one address again and again. */
+static void meets_again(struct job_rank *me)
+{
+	static struct said said;
+	dicomm_comm_t comms[4];
+	dicomm_unique_id_t id;
+	char address[32];
+	int32_t one = 1, sum;
+
+	snprintf(address, sizeof(address), "127.0.0.1:%d",
+		 20000 + job_pid(0) % 12000);
+	for (int i = 0; i < 4; i++) {
+		JOB_TRY(dicomm_unique_id_at(address, me->rank, &id));
+		JOB_TRY(dicomm_comm_init_rank(&comms[i], me->ranks, id,
+					      me->rank));
+		JOB_TRY(dicomm_allreduce(&one, &sum, 1, DICOMM_INT32,
+					 DICOMM_SUM, comms[i], NULL));
+		if (i == 2)
+			JOB_TRY(dicomm_comm_destroy(comms[0]));
+	}
+	if (me->rank == 1) {
+		ask_whom(&said, address, 0, NULL);
+		must_say(&said, 0, ": 2 ranks, 2 told\n");
+	}
+	job_barrier();
+	for (int i = 1; i < 4; i++)
+		JOB_TRY(dicomm_comm_destroy(comms[i]));
+	job_barrier();
+	if (me->rank == 1) {
+		ask_whom(&said, address, 0, NULL);
+		must_say(&said, 3, ": Connection refused (is this the port");
+	}
+	job_barrier();
+}
+
+START_TEST(a_port_that_is_asked_serves_further_meetings)
+{
+	job_run(&(struct job){.run = meets_again,
+			      .ranks = 2,
+			      .bare = true,
+			      .env = {SECRET, "DICOMM_SOCKET_IFNAME=lo"},
+			      .timeout_s = 60});
+}
+END_TEST
+
 /* ---- who does not tell ---- */
 
 static void does_not_tell(struct job_rank *me)
@@ -399,6 +537,10 @@ int main(void)
 	tcase_add_test(tcase, nothing_is_left_of_who_is_killed);
 	tcase_add_test(tcase, who_does_not_read_holds_up_nobody);
 	tcase_add_test(tcase, another_user_is_refused);
+	tcase_add_loop_test(tcase, the_whole_job_tells_who_has_its_secret, 0,
+			    2);
+	tcase_add_test(tcase, who_is_stopped_is_named_to_who_is_far);
+	tcase_add_test(tcase, a_port_that_is_asked_serves_further_meetings);
 	tcase_add_test(tcase, who_does_not_want_to_does_not_tell);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
