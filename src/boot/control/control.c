@@ -77,7 +77,7 @@ struct control {
 	/* NULL if there is no connection to rank 0 */
 	struct client *client;
 	/* signalled when gathering, questions, mail or calls change */
-	pthread_cond_t cond;
+	struct loop_cond cond;
 	bool closing;
 	int calls; /* number of calls posted to the loop that have not run */
 
@@ -166,7 +166,7 @@ static void run_notice(struct loop_call *call)
 	if (n->gone)
 		atomic_store(&c->gone[n->rank], true);
 	c->calls--;
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 	free(n);
 }
 
@@ -205,7 +205,7 @@ static void finish_gathering(struct control *c, dicomm_result_t status,
 	g->status = status;
 	g->all.to = NULL;
 	snprintf(g->text, sizeof(g->text), "%s", text);
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 }
 
 static void keep_reason(struct control *c, dicomm_result_t status,
@@ -289,7 +289,7 @@ static void notify_failed(struct control *c, dicomm_result_t status,
 	}
 	c->failed = true;
 	break_later_gathers(c, status, text);
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 }
 
 /* Ends the questions to that rank (-1: to all ranks) without an answer. */
@@ -302,7 +302,7 @@ static void lose_questions(struct control *c, int rank, const char *text)
 		q->status = DICOMM_ERR_REMOTE;
 		snprintf(q->text, sizeof(q->text), "%s", text);
 	}
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 }
 
 static bool take_failed(struct control *c, struct frame_reader *in)
@@ -388,7 +388,7 @@ static bool take_relay(struct control *c, struct frame_reader *in)
 {
 	frame_get_text(in, c->relay_address, sizeof(c->relay_address));
 	c->relay_told = true;
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 	return frame_done(in);
 }
 
@@ -402,7 +402,7 @@ static bool take_coming(struct control *c, struct frame_reader *in)
 	c->coming_ns = clock_ns() + RELAY_NS;
 	if (is_coming(c) && !c->relay.parent)
 		send_number(c, FRAME_RESEND, number, true);
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 	return true;
 }
 
@@ -478,7 +478,7 @@ static bool take_answer(struct control *c, struct frame_reader *in)
 	q->known = known;
 	q->signature = signature;
 	memcpy(q->text, text, sizeof(text));
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 	return true;
 }
 
@@ -495,7 +495,7 @@ static bool take_letter(struct control *c, struct frame_reader *in)
 	if (!mail_put(&c->mail, (int)from, key, data, n))
 		log_warn("rank %d: no memory for a letter of rank %d: lost",
 			 c->rank, (int)from);
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 	return true;
 }
 
@@ -1358,7 +1358,7 @@ void control_report(struct control *c, dicomm_result_t status, int culprit,
 	c->failed = true;
 	/* This also ends this rank's own all-gather. */
 	break_gathers(c, status, text);
-	pthread_cond_broadcast(&c->cond);
+	loop_cond_broadcast(&c->cond);
 	if (c->hub)
 		hub_report(c->hub, status, culprit, text);
 	else if (c->client)
@@ -1408,6 +1408,6 @@ void control_close(struct control *c)
 	while (c->calls)
 		loop_cond_wait(&c->cond, clock_ns() + SLICE_NS);
 	loop_unlock();
-	pthread_cond_destroy(&c->cond);
+	loop_cond_destroy(&c->cond);
 	free_control(c);
 }

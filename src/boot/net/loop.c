@@ -32,6 +32,8 @@ static struct {
 	struct loop_call *calls, **last_call;
 	/* What is to be sent before the lock is released */
 	struct loop_source *senders;
+	/* Whom to wake when the lock is released */
+	struct loop_cond *due;
 	size_t timed; /* number of sources with a deadline */
 } loop;
 
@@ -78,27 +80,54 @@ void loop_send_later(struct loop_source *s)
 	loop.senders = s;
 }
 
+static void wake_all(void)
+{
+	struct loop_cond *c;
+
+	while ((c = loop.due)) {
+		loop.due = c->next;
+		c->is_due = false;
+		pthread_cond_broadcast(&c->cond);
+	}
+}
+
 void loop_unlock(void)
 {
 	bool held = !loop_is_current_thread();
 
 	send_all();
+	wake_all();
 	fork_unlock(FORK_CONTROL);
 	if (held)
 		log_release(true);
 }
 
-void loop_cond_init(pthread_cond_t *cond)
+void loop_cond_init(struct loop_cond *c)
 {
 	pthread_condattr_t attr;
 
+	c->is_due = false;
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
+	pthread_cond_init(&c->cond, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
-void loop_cond_wait(pthread_cond_t *cond, uint64_t until_ns)
+void loop_cond_destroy(struct loop_cond *c)
+{
+	pthread_cond_destroy(&c->cond);
+}
+
+void loop_cond_broadcast(struct loop_cond *c)
+{
+	if (c->is_due)
+		return;
+	c->is_due = true;
+	c->next = loop.due;
+	loop.due = c;
+}
+
+void loop_cond_wait(struct loop_cond *c, uint64_t until_ns)
 {
 	struct timespec t = {
 		.tv_sec = (time_t)(until_ns / 1000000000u),
@@ -106,7 +135,8 @@ void loop_cond_wait(pthread_cond_t *cond, uint64_t until_ns)
 	};
 
 	send_all();
-	pthread_cond_timedwait(cond, &fork_locks[FORK_CONTROL], &t);
+	wake_all();
+	pthread_cond_timedwait(&c->cond, &fork_locks[FORK_CONTROL], &t);
 }
 
 bool loop_is_current_thread(void)
@@ -308,6 +338,7 @@ static void forget(void)
 	}
 	loop.calls = NULL;
 	loop.senders = NULL;
+	loop.due = NULL;
 	loop.timed = 0;
 }
 

@@ -50,10 +50,19 @@ dicomm_result_t loop_start(void);
 bool loop_is_running(void);
 void loop_lock(void);
 void loop_unlock(void);
-/* Waits on a condition variable that loop_cond_init() has made. The caller
- * holds the lock. */
-void loop_cond_init(pthread_cond_t *cond);
-void loop_cond_wait(pthread_cond_t *cond, uint64_t until_ns);
+/* A condition variable for the lock. Callers of loop_cond_wait() and of
+ * loop_cond_broadcast() hold the lock. Threads are woken when the caller
+ * releases it: before that, they would sleep again until it does. Nobody uses
+ * it any more when it is destroyed. */
+struct loop_cond {
+	pthread_cond_t cond;
+	struct loop_cond *next;
+	bool is_due;
+};
+void loop_cond_init(struct loop_cond *c);
+void loop_cond_destroy(struct loop_cond *c);
+void loop_cond_wait(struct loop_cond *c, uint64_t until_ns);
+void loop_cond_broadcast(struct loop_cond *c);
 bool loop_is_current_thread(void);
 
 /* Callers of the following functions hold the lock. */
