@@ -789,14 +789,6 @@ static void find_parent(struct control *c, uint64_t patience_ns)
 	loop_unlock();
 }
 
-static void make_printable(char text[RANK_INFO_WHERE])
-{
-	text[RANK_INFO_WHERE - 1] = '\0';
-	for (; *text; text++)
-		if (*text < ' ' || *text > '~')
-			*text = '?';
-}
-
 /* Gathers host and pid of all ranks, for messages. Some may still look for
  * their parents. */
 static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
@@ -809,12 +801,10 @@ static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
 	snprintf(mine, sizeof(mine), "%s", c->where[c->rank]);
 	TRY(control_allgather(c, mine, c->names, sizeof(mine), timeout_ms));
 	for (int r = 0; r < c->ranks; r++)
-		make_printable(c->names[r]);
+		rank_info_make_printable(c->names[r]);
 	loop_lock();
 	memcpy(c->where, c->names, (size_t)c->ranks * sizeof(*c->where));
 	loop_unlock();
-	free(c->names);
-	c->names = NULL;
 	return DICOMM_SUCCESS;
 }
 
@@ -879,7 +869,10 @@ dicomm_result_t control_open(const struct control_config *config,
 		return status;
 	}
 	find_parent(c, parent_ns(config->timeout_ms));
-	status = exchange_names(c, config->timeout_ms);
+	if (!joined.named)
+		status = exchange_names(c, config->timeout_ms);
+	free(c->names);
+	c->names = NULL;
 	if (status != DICOMM_SUCCESS) {
 		report_end_of_open(c, status);
 		*out = NULL;

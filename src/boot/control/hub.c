@@ -151,8 +151,9 @@ static void send_place(struct hub *hub, int rank, int children,
 	auth_forget(out.data, out.len);
 }
 
-/* Without memory for it, or with one host, there is no tree. */
-static void send_places(struct hub *hub)
+/* Without memory for it, or with one host, there is no tree. Returns true if
+ * there is one. */
+static bool send_places(struct hub *hub)
 {
 	size_t n = (size_t)hub->members.ranks;
 	uint64_t *host = calloc(n, sizeof(*host));
@@ -175,6 +176,7 @@ static void send_places(struct hub *hub)
 	free(host);
 	free(parent);
 	free(children);
+	return planned;
 }
 
 static void start(struct hub *hub)
@@ -186,8 +188,10 @@ static void start(struct hub *hub)
 			     "rank 0: out of memory for the control plane");
 		return;
 	}
-	send_places(hub);
 	frame_begin(&out, FRAME_START);
+	/* Through a tree, rank 0 need not send them to everybody. */
+	if (!send_places(hub))
+		members_put_names(&hub->members, &out);
 	frame_end(&out);
 	members_broadcast(&hub->members, &out, NULL);
 	hub->started = true;

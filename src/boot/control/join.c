@@ -13,6 +13,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/boot/control/delta.h"
 #include "src/boot/control/id.h"
 #include "src/boot/control/join.h"
 #include "src/boot/control/id_server.h"
@@ -51,6 +52,7 @@ struct join {
 	struct client *server, *client;
 	struct hub *hub;
 	char (*where)[RANK_INFO_WHERE];
+	bool named; /* `where` has all ranks */
 	struct relay_place place;
 	char missing[FRAME_TEXT];
 };
@@ -469,6 +471,25 @@ static dicomm_result_t connect_to_hub(struct join *j)
 	return fail_connect(j, "rank 0", j->hub_address, status, why);
 }
 
+/* Returns false if the frame is not one of members_put_names(). */
+static bool take_names(struct join *j, struct frame_reader *in)
+{
+	size_t n, len = sizeof(*j->where);
+	const uint8_t *data = frame_get_rest(in, &n);
+	struct delta_reader names = {.to = (uint8_t *)j->where,
+				     .part = len,
+				     .want = len * (size_t)j->config->ranks};
+
+	if (!n)
+		return true;
+	j->named = true;
+	if (!delta_take(&names, data, n) || names.got < names.want)
+		return false;
+	for (int r = 0; r < j->config->ranks; r++)
+		rank_info_make_printable(j->where[r]);
+	return true;
+}
+
 static dicomm_result_t enter_hub(struct join *j)
 {
 	enum frame_type type;
@@ -480,7 +501,7 @@ static dicomm_result_t enter_hub(struct join *j)
 	}
 	for (;;) {
 		TRY(expect(j, j->client, &type, &in));
-		if (type == FRAME_START)
+		if (type == FRAME_START && take_names(j, &in))
 			return DICOMM_SUCCESS;
 		if (type != FRAME_TREE || !take_place(j, &in))
 			return FAIL(DICOMM_ERR_REMOTE,
@@ -569,7 +590,8 @@ dicomm_result_t join_all(const struct control_config *config,
 	auth_forget(j.hub_key, sizeof(j.hub_key));
 	if (status == DICOMM_SUCCESS) {
 		say_bye(j.server);
-		*out = (struct join_result){j.client, j.hub, j.where, j.place};
+		*out = (struct join_result){j.client, j.hub, j.where, j.named,
+					    j.place};
 	} else {
 		give_up(&j, status);
 	}

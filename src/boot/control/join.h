@@ -17,8 +17,10 @@ struct join_result {
 	/* owned; the control thread does not serve it yet */
 	struct client *client;
 	struct hub *hub; /* owned; NULL except on rank 0 */
-	/* Owned; [rank]; of this one and rank 0, the others are "". */
+	/* Owned; [rank]; of this one and rank 0, unless `named`: the others
+	 * are "". */
 	char (*where)[RANK_INFO_WHERE];
+	bool named;
 	struct relay_place place;
 };
 

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/boot/control/delta.h"
 #include "src/boot/control/members.h"
 
 void members_fini(struct members *m)
@@ -66,7 +67,7 @@ static dicomm_result_t examine(struct members *m, const struct rank_info *info,
 bool members_admit(struct members *m, struct peer_conn *peer, unsigned pending,
 		   const struct rank_info *info)
 {
-	char where[RANK_INFO_WHERE], why[FRAME_TEXT];
+	char where[RANK_INFO_WHERE] = "", why[FRAME_TEXT];
 	dicomm_result_t status;
 	struct member *member;
 
@@ -98,6 +99,20 @@ void members_broadcast(struct members *m, const struct frame_writer *out,
 	for (int i = 0; i < m->ranks; i++)
 		if (m->list[i].peer && m->list[i].peer != except)
 			conn_send(&m->list[i].peer->conn, out);
+}
+
+void members_put_names(const struct members *m, struct frame_writer *out)
+{
+	size_t room = sizeof(out->data) - out->len;
+	struct delta_writer w = {.data = NULL};
+
+	for (int i = 0; i < m->ranks; i++)
+		delta_add(&w, i ? (const uint8_t *)m->list[i - 1].where : NULL,
+			  (const uint8_t *)m->list[i].where,
+			  sizeof(m->list[i].where));
+	if (delta_end(&w) && w.len <= room)
+		frame_put_bytes(out, w.data, w.len);
+	free(w.data);
 }
 
 void members_fail(struct members *m, dicomm_result_t status, int culprit,

@@ -55,6 +55,9 @@ void members_fail(struct members *m, dicomm_result_t status, int culprit,
 		  const char *text);
 void members_broadcast(struct members *m, const struct frame_writer *out,
 		       const struct peer_conn *except);
+/* Adds host and pid of all ranks to a frame, as a result of an all-gather
+ * (delta.h) of RANK_INFO_WHERE bytes of each; nothing if they have no room. */
+void members_put_names(const struct members *m, struct frame_writer *out);
 /* Writes the missing ranks: "rank 3", "ranks 1, 4-7"; "" if none is missing. If
  * all of them are busy, returns true, and adds what the first one does. */
 bool members_missing(const struct members *m, char *text, size_t len);

@@ -81,6 +81,14 @@ void rank_info_where(const struct rank_info *info, char text[RANK_INFO_WHERE])
 		 info->pid);
 }
 
+void rank_info_make_printable(char text[RANK_INFO_WHERE])
+{
+	text[RANK_INFO_WHERE - 1] = '\0';
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+}
+
 /* Returns true if the text contains this word of len characters, delimited by
  * spaces. */
 static bool has_word(const char *text, const char *word, size_t len)

@@ -30,6 +30,8 @@ void rank_info_put(struct frame_writer *out, const struct rank_info *info);
 /* Sets in->bad if the frame does not contain a rank info. */
 void rank_info_get(struct frame_reader *in, struct rank_info *info);
 void rank_info_where(const struct rank_info *info, char text[RANK_INFO_WHERE]);
+/* Ends a text that another rank has sent, and replaces what is not text. */
+void rank_info_make_printable(char text[RANK_INFO_WHERE]);
 /* Returns true if these two ranks can work together. Otherwise `why` names both
  * ranks and their values. */
 bool rank_info_agrees(const struct rank_info *a, const struct rank_info *b,

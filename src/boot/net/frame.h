@@ -37,7 +37,9 @@ enum frame_type {
 	/* text rank 0's host and pid, u32 parent + 1, u32 children, key; see
 	 * relay.h. */
 	FRAME_TREE,
-	FRAME_START,       /* all ranks have joined */
+	/* All ranks have joined. Bytes: host and pid of each, see
+	 * members_put_names(); none: the ranks gather them. */
+	FRAME_START,
 	FRAME_ASK_MISSING, /* u64 gather; asks which ranks are missing */
 	FRAME_MISSING,     /* u64 gather, text, u32 1: all of them are busy */
 	FRAME_GAVE_UP,     /* u32 status, text */
