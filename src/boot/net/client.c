@@ -260,8 +260,13 @@ static dicomm_result_t shake_hands(struct client *c,
 	dicomm_result_t status;
 	struct handshake h;
 
-	TRY(receive_challenge(c, &h, p, until_ns, why));
+	/* Meanwhile the other end finds the connection. */
 	auth_make_pair(&pair);
+	status = receive_challenge(c, &h, p, until_ns, why);
+	if (status != DICOMM_SUCCESS) {
+		auth_forget(&pair, sizeof(pair));
+		return status;
+	}
 	auth_random(h.client_nonce, sizeof(h.client_nonce));
 	memcpy(h.client_public, pair.public, sizeof(h.client_public));
 	handshake_prove(&h, key, p->asks ? HANDSHAKE_ASKER : HANDSHAKE_CLIENT,

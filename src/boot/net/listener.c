@@ -237,12 +237,16 @@ static void peer_released(struct loop_source *s)
 
 static void challenge(struct peer_conn *peer)
 {
+	struct listener *l = peer->listener;
 	struct handshake *h = &peer->handshake;
 	struct frame_writer out;
 
+	/* Of most listeners nobody comes. */
+	if (!l->has_pair)
+		auth_make_pair(&l->pair);
+	l->has_pair = true;
 	auth_random(h->listener_nonce, sizeof(h->listener_nonce));
-	memcpy(h->listener_public, peer->listener->pair.public,
-	       sizeof(h->listener_public));
+	memcpy(h->listener_public, l->pair.public, sizeof(h->listener_public));
 	frame_begin(&out, FRAME_CHALLENGE);
 	frame_put_u64(&out, HANDSHAKE_MAGIC);
 	frame_put_u32(&out, HANDSHAKE_PROTOCOL);
@@ -359,7 +363,6 @@ dicomm_result_t listener_open(int fd, const uint8_t key[AUTH_KEY],
 	l->source.released = listener_released;
 	l->name = name;
 	memcpy(l->key, key, AUTH_KEY);
-	auth_make_pair(&l->pair);
 	loop_add(&l->source);
 	status = loop_watch(&l->source, EPOLLIN);
 	if (status != DICOMM_SUCCESS)

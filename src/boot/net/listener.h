@@ -31,8 +31,9 @@ struct peer_conn {
 struct listener {
 	struct loop_source source;
 	uint8_t key[AUTH_KEY];
-	struct auth_pair pair; /* used for all its connections */
-	const char *name;      /* for logs, such as "id server" */
+	struct auth_pair pair; /* of all its connections, from the first on */
+	bool has_pair;
+	const char *name; /* for logs, such as "id server" */
 	bool told_shortage;
 	uint64_t told_ns;        /* when a stranger was last logged */
 	unsigned strangers;      /* number of strangers since then */
