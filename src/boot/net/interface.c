@@ -5,11 +5,14 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/descriptors.h"
 #include "src/base/fork.h"
+#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/boot/net/interface.h"
 
@@ -18,6 +21,14 @@
 /* Of the last connection to another host by which this process has met its
  * peers: others reach this host there. len 0: none yet. */
 static struct sock_address learned;
+
+/* What was chosen last. A communicator needs several listeners, and to list the
+ * interfaces takes longer than to listen. */
+#define KEPT_NS 1000000000u
+static struct {
+	uint64_t until_ns, of;
+	struct interface chosen;
+} kept;
 
 /* Returns true if an entry of the list, n characters long, matches this
  * name. */
@@ -140,14 +151,17 @@ static const void *bytes_of(const void *address)
 					 : &v6->sin6_addr;
 }
 
+static size_t address_bytes(const struct sock_address *address)
+{
+	return address->storage.ss_family == AF_INET ? sizeof(struct in_addr)
+						     : sizeof(struct in6_addr);
+}
+
 static bool is_at(const struct ifaddrs *i, const struct sock_address *address)
 {
-	int family = address->storage.ss_family;
-
-	return address->len && is_usable(i, family) &&
+	return address->len && is_usable(i, address->storage.ss_family) &&
 	       !memcmp(bytes_of(i->ifa_addr), bytes_of(&address->storage),
-		       family == AF_INET ? sizeof(struct in_addr)
-					 : sizeof(struct in6_addr));
+		       address_bytes(address));
 }
 
 /* The interface that has led to the others, if it is still there. */
@@ -198,9 +212,8 @@ static void take(const struct ifaddrs *i, struct interface *chosen)
 	memcpy(&address->storage, i->ifa_addr, address->len);
 }
 
-dicomm_result_t interface_choose(struct interface *chosen)
+static dicomm_result_t look(const char *spec, struct interface *chosen)
 {
-	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
 	const struct ifaddrs *found;
 	dicomm_result_t status = DICOMM_SUCCESS;
 	struct ifaddrs *all;
@@ -222,6 +235,43 @@ dicomm_result_t interface_choose(struct interface *chosen)
 	}
 	freeifaddrs(all);
 	return status;
+}
+
+/* On which the last choice depends. Threads may have network namespaces of
+ * their own. Returns false if that is not known. */
+static bool identify(const char *spec, uint64_t *of)
+{
+	int family = interface_family();
+	struct stat st;
+
+	if (stat("/proc/thread-self/ns/net", &st) < 0)
+		return false;
+	*of = hash_bytes(HASH_START, spec, strlen(spec));
+	*of = hash_bytes(*of, &family, sizeof(family));
+	*of = hash_bytes(*of, &st.st_ino, sizeof(st.st_ino));
+	return true;
+}
+
+dicomm_result_t interface_choose(struct interface *chosen)
+{
+	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
+	uint64_t of = 0, now = clock_ns();
+	bool known = identify(spec, &of), is_kept;
+
+	fork_lock(FORK_INTERFACE);
+	is_kept = known && kept.until_ns > now && kept.of == of;
+	if (is_kept)
+		*chosen = kept.chosen;
+	fork_unlock(FORK_INTERFACE);
+	if (is_kept)
+		return DICOMM_SUCCESS;
+	TRY(look(spec, chosen));
+	fork_lock(FORK_INTERFACE);
+	kept.of = of;
+	kept.until_ns = known ? now + KEPT_NS : 0;
+	kept.chosen = *chosen;
+	fork_unlock(FORK_INTERFACE);
+	return DICOMM_SUCCESS;
 }
 
 /* A listener of both families gets IPv4 addresses as ::ffff:10.0.0.1. */
@@ -262,6 +312,10 @@ void interface_learn(int fd)
 	if (!leads_away(&own))
 		return;
 	fork_lock(FORK_INTERFACE);
+	if (learned.len != own.len ||
+	    memcmp(bytes_of(&learned.storage), bytes_of(&own.storage),
+		   address_bytes(&own)))
+		kept.until_ns = 0;
 	learned = own;
 	fork_unlock(FORK_INTERFACE);
 }
