@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,15 +28,17 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* Read the machine's boot id. It is all zero if the kernel does not give it;
- * then the pid namespace decides. */
-static void boot_id_read(uint8_t id[16])
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* The machine's boot id. It is all zero if the kernel does not give it; then
+ * the pid namespace decides. */
+static uint8_t boot_id[16];
+
+static void boot_id_read(void)
 {
 	char text[64] = "";
 	ssize_t n;
 	int fd, digits = 0;
 
-	memset(id, 0, 16);
 	fd = descriptors_high(
 		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
@@ -47,7 +50,7 @@ static void boot_id_read(uint8_t id[16])
 
 		if (d < 0)
 			continue;
-		id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | d);
+		boot_id[digits / 2] = (uint8_t)(boot_id[digits / 2] << 4 | d);
 		digits++;
 	}
 }
@@ -57,7 +60,8 @@ void shm_host_find(struct shm_host *h)
 	struct stat st;
 
 	memset(h, 0, sizeof(*h));
-	boot_id_read(h->boot_id);
+	pthread_once(&once, boot_id_read);
+	memcpy(h->boot_id, boot_id, sizeof(boot_id));
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		h->pid_namespace = st.st_ino;
 	h->host_id = host_name_hash();

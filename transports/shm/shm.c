@@ -119,11 +119,11 @@ struct tp_device {
 	uint32_t polls;
 };
 
-static bool shm_usable(char *why, size_t len)
+static bool memfd_works(char *why, size_t len)
 {
 	int fd = memfd_make("dicomm-shm", 0);
 	char path[64];
-	bool usable = false;
+	bool works = false;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", getpid(), fd);
 	if (fd < 0)
@@ -131,12 +131,21 @@ static bool shm_usable(char *why, size_t len)
 	else if (access(path, R_OK | W_OK) < 0)
 		snprintf(why, len, "%s: %m (is /proc mounted?)", path);
 	else
-		usable = true;
-	if (usable)
-		snprintf(why, len, "memfd; large messages by mapping");
+		works = true;
 	if (fd >= 0)
 		close(fd);
-	return usable;
+	return works;
+}
+
+static bool shm_usable(char *why, size_t len)
+{
+	static _Atomic bool works; /* and goes on to */
+
+	if (!atomic_load(&works) && !memfd_works(why, len))
+		return false;
+	atomic_store(&works, true);
+	snprintf(why, len, "memfd; large messages by mapping");
+	return true;
 }
 
 static enum cma_mode cma_mode(void)
@@ -219,9 +228,6 @@ static bool hold(struct tp_device *dev, const struct shm_address *a, char *why,
 	struct shm_segment *seg, *none = NULL;
 	dicomm_result_t status;
 
-	if (a->rank >= (uint32_t)dev->config.ranks ||
-	    atomic_load(&dev->reached[a->rank]) || shm_segment_is_own(a))
-		return true;
 	log_hold();
 	status = shm_segment_attach(a, &seg);
 	log_release(false);
@@ -234,6 +240,29 @@ static bool hold(struct tp_device *dev, const struct shm_address *a, char *why,
 	return true;
 }
 
+/* Of a rank of another process that was not asked for before, nothing else need
+ * be looked at: that it can be opened shows that it lives. */
+static bool find_segment(struct tp_device *dev, const struct shm_address *a,
+			 char *why, size_t len)
+{
+	const struct shm_segment *seg;
+	char text[160];
+
+	if (a->rank >= (uint32_t)dev->config.ranks ||
+	    atomic_load(&dev->reached[a->rank]) || shm_segment_is_own(a))
+		return shm_segment_reachable(a, why, len);
+	if (!hold(dev, a, why, len)) {
+		if (!shm_segment_reachable(a, text, sizeof(text)))
+			snprintf(why, len, "%s", text);
+		return false;
+	}
+	seg = atomic_load(&dev->reached[a->rank]);
+	if (!atomic_load(&seg->head->withdrawn))
+		return true;
+	snprintf(why, len, "rank %" PRIu32 " has stopped", a->rank);
+	return false;
+}
+
 static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
 			char *why, size_t len)
 {
@@ -241,7 +270,7 @@ static bool shm_reaches(struct tp_device *dev, const struct tp_blob *address,
 
 	if (!shm_address_parse(address, &a, why, len) ||
 	    !shm_address_is_local(&a, &dev->host, why, len) ||
-	    !shm_segment_reachable(&a, why, len) || !hold(dev, &a, why, len))
+	    !find_segment(dev, &a, why, len))
 		return false;
 	shm_rates_tell(&a.rates);
 	/* Each rank makes its address before it gets those of others. */
