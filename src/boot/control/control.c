@@ -11,6 +11,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/texts.h"
 #include "src/boot/control/control.h"
 #include "src/boot/control/delta.h"
 #include "src/boot/control/gather.h"
@@ -68,10 +69,11 @@ struct control {
 	int rank, ranks; /* constant */
 	/* constant; differs from getpid() in a child of fork() */
 	pid_t pid;
-	struct control_events events;   /* constant */
-	const _Atomic bool *cancelled;  /* constant */
-	char (*where)[RANK_INFO_WHERE]; /* constant once all are known */
-	char (*names)[RANK_INFO_WHERE]; /* the same while they arrive */
+	struct control_events events;  /* constant */
+	const _Atomic bool *cancelled; /* constant */
+	/* Host and pid of each; constant once all are known */
+	struct texts *where;
+	char (*names)[RANK_INFO_WHERE]; /* the same until then */
 	_Atomic bool *gone;             /* atomic; any thread may read it */
 	struct hub *hub;                /* owned; NULL except on rank 0 */
 	/* NULL if there is no connection to rank 0 */
@@ -121,6 +123,11 @@ struct notice {
 	uint64_t number, tag;
 	char text[FRAME_TEXT];
 };
+
+static const char *where(const struct control *c, int rank)
+{
+	return texts_get(c->where, (uint32_t)rank);
+}
 
 static void answer(struct notice *n, bool known, uint32_t signature)
 {
@@ -336,7 +343,7 @@ static void left(struct control *c, int rank)
 	char text[FRAME_TEXT];
 
 	snprintf(text, sizeof(text), "rank %d (%s) has left", rank,
-		 c->where[rank]);
+		 where(c, rank));
 	post(c, NOTICE_LEFT, rank, true);
 	break_later_gathers(c, DICOMM_ERR_REMOTE, text);
 	lose_questions(c, rank, text);
@@ -643,13 +650,13 @@ static void lost(struct conn *conn, const char *why)
 		snprintf(text, sizeof(text),
 			 "the connection of rank %d (%s) to rank 0 was cut "
 			 "off: %s",
-			 c->rank, c->where[c->rank], why);
+			 c->rank, where(c, c->rank), why);
 		send_failed(c, DICOMM_ERR_REMOTE, c->rank, text);
 		conn_linger(conn);
 		c->client = NULL;
 	} else {
 		snprintf(text, sizeof(text), "rank 0 (%s) died: %s",
-			 c->where[0], why);
+			 where(c, 0), why);
 		drop_client(c);
 	}
 	notify_failed(c, DICOMM_ERR_REMOTE, 0, true, text);
@@ -695,10 +702,8 @@ static dicomm_result_t create(const struct control_config *config,
 	if (c)
 		c->gone = calloc((size_t)config->ranks, sizeof(*c->gone));
 	if (c)
-		c->names = calloc((size_t)config->ranks, sizeof(*c->names));
-	if (c)
 		c->spare = calloc(1, sizeof(*c->spare));
-	if (!c || !c->gone || !c->names || !c->spare) {
+	if (!c || !c->gone || !c->spare) {
 		free_control(c);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "rank %d: out of memory for %d ranks", config->rank,
@@ -789,6 +794,22 @@ static void find_parent(struct control *c, uint64_t patience_ns)
 	loop_unlock();
 }
 
+static dicomm_result_t pack_names(struct control *c)
+{
+	struct texts *all = texts_pack(c->names[0], sizeof(c->names[0]),
+				       sizeof(c->names[0]), (uint32_t)c->ranks);
+
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "rank %d: out of memory for %d ranks", c->rank,
+			    c->ranks);
+	loop_lock();
+	free(c->where);
+	c->where = all;
+	loop_unlock();
+	return DICOMM_SUCCESS;
+}
+
 /* Gathers host and pid of all ranks, for messages. Some may still look for
  * their parents. */
 static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
@@ -798,14 +819,11 @@ static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
 
 	if (timeout_ms > 0 && timeout_ms < INT32_MAX - more_ms)
 		timeout_ms += more_ms;
-	snprintf(mine, sizeof(mine), "%s", c->where[c->rank]);
+	snprintf(mine, sizeof(mine), "%s", c->names[c->rank]);
 	TRY(control_allgather(c, mine, c->names, sizeof(mine), timeout_ms));
 	for (int r = 0; r < c->ranks; r++)
 		rank_info_make_printable(c->names[r]);
-	loop_lock();
-	memcpy(c->where, c->names, (size_t)c->ranks * sizeof(*c->where));
-	loop_unlock();
-	return DICOMM_SUCCESS;
+	return pack_names(c);
 }
 
 /* The others wait for this rank's name, and would hear only that it has left.
@@ -852,7 +870,7 @@ dicomm_result_t control_open(const struct control_config *config,
 	}
 	c->client = joined.client;
 	c->hub = joined.hub;
-	c->where = joined.where;
+	c->names = joined.where;
 	c->place = joined.place;
 	auth_forget(joined.place.key, sizeof(joined.place.key));
 	c->client->owner = c;
@@ -860,8 +878,10 @@ dicomm_result_t control_open(const struct control_config *config,
 	c->client->conn.lost = lost;
 	loop_cond_init(&c->cond);
 	*out = c;
+	status = pack_names(c);
 	loop_lock();
-	status = conn_serve(&c->client->conn);
+	if (status == DICOMM_SUCCESS)
+		status = conn_serve(&c->client->conn);
 	loop_unlock();
 	if (status != DICOMM_SUCCESS) {
 		*out = NULL;
@@ -961,7 +981,7 @@ static uint64_t look_at_parent(struct control *c, uint64_t now)
 	if (now < c->coming_ns)
 		return c->coming_ns;
 	log_info("rank %d: rank %d (%s) does not pass on what rank 0 sends",
-		 c->rank, c->place.parent, c->where[c->place.parent]);
+		 c->rank, c->place.parent, where(c, c->place.parent));
 	leave_parent(c);
 	return UINT64_MAX;
 }
@@ -1037,7 +1057,7 @@ static void give_up(struct control *c, dicomm_result_t status, int timeout_ms)
 			 timeout_ms);
 	else
 		snprintf(g->text, sizeof(g->text),
-			 "no answer of rank 0 (%s) within %d ms", c->where[0],
+			 "no answer of rank 0 (%s) within %d ms", where(c, 0),
 			 timeout_ms);
 	break_gathers(c, status, g->text);
 }
@@ -1220,7 +1240,7 @@ dicomm_result_t control_query(struct control *c, int rank, uint32_t class,
 		status = wait_answer(c, &q, timeout_ms);
 	} else {
 		snprintf(q.text, sizeof(q.text), "rank 0 (%s) is gone",
-			 c->where[0]);
+			 where(c, 0));
 	}
 	loop_unlock();
 	/* Queries serve error messages, so the caller decides what to log. */
@@ -1271,7 +1291,7 @@ dicomm_result_t control_post(struct control *c, int to, uint64_t key,
 		status = DICOMM_ERR_REMOTE;
 	loop_unlock();
 	if (status != DICOMM_SUCCESS)
-		return FAIL(status, "rank 0 (%s) is gone", c->where[0]);
+		return FAIL(status, "rank 0 (%s) is gone", where(c, 0));
 	return status;
 }
 
@@ -1300,7 +1320,7 @@ static dicomm_result_t fetch(struct control *c, int from, uint64_t key,
 			int rank = is_gone ? from : 0;
 
 			snprintf(text, len, "rank %d (%s) has left", rank,
-				 c->where[rank]);
+				 where(c, rank));
 			return DICOMM_ERR_REMOTE;
 		}
 		if (clock_ns() >= until_ns)
@@ -1327,7 +1347,7 @@ dicomm_result_t control_fetch(struct control *c, int *from, uint64_t key,
 		snprintf(text, sizeof(text),
 			 "rank %d (%s) sent a letter of %zu bytes instead of "
 			 "%zu",
-			 l->from, c->where[l->from], l->len, len);
+			 l->from, where(c, l->from), l->len, len);
 		status = DICOMM_ERR_REMOTE;
 	} else if (status == DICOMM_SUCCESS) {
 		memcpy(data, l->data, len);
@@ -1366,7 +1386,7 @@ bool control_gone(struct control *c, int rank)
 
 const char *control_where(struct control *c, int rank)
 {
-	return c->where[rank];
+	return where(c, rank);
 }
 
 static void say_bye(struct control *c)
