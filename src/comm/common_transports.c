@@ -78,7 +78,7 @@ static uint8_t *fill(const struct dicomm_comm *comm, struct told *t)
 	uint8_t *known = mine + t->groups + 1;
 
 	for (int r = 0; r < t->ranks; r++) {
-		uint8_t mask = comm->peers[r].transports;
+		uint8_t mask = comm->ways[r];
 		uint32_t g = t->of[r];
 
 		if (r == comm->rank)
@@ -175,7 +175,7 @@ static dicomm_result_t agree(struct dicomm_comm *comm, struct told *t,
 	bool even;
 
 	for (int r = 0; r < t->ranks; r++)
-		comm->peers[r].transports = comm_transports_to(comm, r);
+		comm->ways[r] = comm_transports_to(comm, r);
 	group_by_host(comm, t);
 	TRY(gather(comm, t, &even));
 	if (!even) {
@@ -184,8 +184,7 @@ static dicomm_result_t agree(struct dicomm_comm *comm, struct told *t,
 	}
 	for (int r = 0; r < t->ranks; r++)
 		if (r != comm->rank)
-			comm->peers[r].transports &=
-				row(t, r)[t->of[comm->rank]];
+			comm->ways[r] &= row(t, r)[t->of[comm->rank]];
 	*in_use = find_in_use(t);
 	return DICOMM_SUCCESS;
 }

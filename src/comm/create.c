@@ -10,6 +10,7 @@
 #include "src/base/fork.h"
 #include "src/base/handle.h"
 #include "src/base/log.h"
+#include "src/base/sparse.h"
 #include "src/boot/store/launcher.h"
 #include "src/comm/job_info.h"
 #include "src/comm/metrics.h"
@@ -206,9 +207,12 @@ void comm_free(struct dicomm_comm *comm)
 	pthread_mutex_destroy(&comm->registered.lock);
 	pthread_mutex_destroy(&comm->fault.lock);
 	comm_config_free(&comm->config);
-	free(comm->peers);
+	sparse_free(comm->peers, (size_t)comm->ranks, sizeof(*comm->peers));
+	free(comm->ways);
 	free(comm->members);
-	free(comm->address_rests);
+	free(comm->memories);
+	free(comm->recoveries);
+	free(comm->addresses);
 	free(comm->peer_access);
 	links_free(comm->links);
 	pthread_mutex_destroy(&comm->links_lock);
@@ -254,11 +258,12 @@ dicomm_result_t comm_create(struct dicomm_comm **out, int ranks, int rank,
 		status = apply_config(comm);
 	if (status != DICOMM_SUCCESS)
 		goto fail;
-	comm->peers = calloc((size_t)ranks, sizeof(*comm->peers));
+	comm->peers = sparse_alloc((size_t)ranks, sizeof(*comm->peers));
+	comm->ways = calloc((size_t)ranks, sizeof(*comm->ways));
 	comm->members = calloc((size_t)ranks, sizeof(*comm->members));
 	comm->logs.send = calloc(1, sizeof(*comm->logs.send));
 	comm->logs.recv = calloc(1, sizeof(*comm->logs.recv));
-	if (!comm->peers || !comm->members || !comm->logs.send ||
+	if (!comm->peers || !comm->ways || !comm->members || !comm->logs.send ||
 	    !comm->logs.recv) {
 		status = FAIL(DICOMM_ERR_NO_MEMORY,
 			      "comm_init_rank: no memory for %d ranks", ranks);

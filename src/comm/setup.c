@@ -11,6 +11,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/sparse.h"
+#include "src/base/texts.h"
 #include "src/base/auth.h"
 #include "src/boot/control/id.h"
 #include "src/boot/net/sock.h"
@@ -303,8 +305,8 @@ static bool is_within_machine(struct dicomm_comm *comm)
 	if (!on_one_host(comm))
 		return false;
 	for (int r = 0; r < comm->ranks; r++) {
-		comm->peers[r].transports = comm_transports_to(comm, r);
-		if (!comm->peers[r].transports)
+		comm->ways[r] = comm_transports_to(comm, r);
+		if (!comm->ways[r])
 			return false;
 	}
 	return true;
@@ -372,7 +374,7 @@ static void widen(struct dicomm_comm *comm, uint8_t in_use)
 static void find_slow(struct dicomm_comm *comm)
 {
 	for (int r = 0; r < comm->ranks; r++) {
-		uint8_t mask = comm->peers[r].transports;
+		uint8_t mask = comm->ways[r];
 		struct comm_transport *w =
 			&comm->transports[mask ? __builtin_ctz(mask) : 0];
 
@@ -393,7 +395,7 @@ static dicomm_result_t check_closed(struct dicomm_comm *comm)
 	for (size_t i = 0; i < TP_TRANSPORTS; i++)
 		closed |= *comm->why_closed[i] != '\0';
 	for (int r = 0; closed && r < comm->ranks; r++)
-		if (r != comm->rank && !comm->peers[r].transports)
+		if (r != comm->rank && !comm->ways[r])
 			return comm_no_path(comm, r);
 	return DICOMM_SUCCESS;
 }
@@ -428,11 +430,9 @@ static dicomm_result_t open_far(struct dicomm_comm *comm, enum which which,
 	if (status == DICOMM_SUCCESS)
 		status = control_allgather(comm->control, &mine, all,
 					   sizeof(mine), comm->join_ms);
-	for (int r = 0; status == DICOMM_SUCCESS && r < comm->ranks; r++)
-		comm->members[r].address = all[r];
-	free(all);
 	if (status == DICOMM_SUCCESS)
-		status = rank_address_complete(comm);
+		status = rank_address_keep(comm, all, sizeof(*all));
+	free(all);
 	if (status == DICOMM_SUCCESS)
 		status = common_transports_agree(comm, &in_use);
 	if (status != DICOMM_SUCCESS)
@@ -545,11 +545,11 @@ static dicomm_result_t join(struct dicomm_comm *comm,
 	return control_open(&cc, &comm->control);
 }
 
-/* Fill in this rank's entry, except for its transport addresses and its
- * recovery address, which are filled in when those are opened. */
-static void describe(struct dicomm_comm *comm, struct member *me)
+/* Fill in this rank's entry, except for its recovery address. */
+static void describe(struct dicomm_comm *comm, struct member_told *mine)
 {
 	const struct device *dev = comm->dev;
+	struct member *me = &mine->is;
 
 	auth_random((uint8_t *)&me->fresh, sizeof(me->fresh));
 	me->host = node_identity();
@@ -561,30 +561,83 @@ static void describe(struct dicomm_comm *comm, struct member *me)
 	snprintf(me->device, sizeof(me->device), "%s", comm->device);
 	me->on_host = !device_has_memory(dev);
 	me->never_staged = comm_never_stages(comm);
-	rank_address_fill(comm, &me->address);
+	rank_address_fill(comm, &mine->address);
 	if (!dev)
 		return;
 	me->lacks = dev->lacks;
-	me->exported = dev->exported_handle;
+	mine->memory.exported = dev->exported_handle;
 	if (dev->lease) {
 		me->exports = true;
-		lease_tell(dev->lease, &me->lease);
-		ipc_tell(dev->ipc, &me->page);
+		lease_tell(dev->lease, &mine->memory.lease);
+		ipc_tell(dev->ipc, &mine->memory.page);
 	}
-	me->stages = dev->where;
+	mine->memory.stages = dev->where;
 	me->in_process = dev->in_process ? in_process_id(dev->in_process) : 0;
+}
+
+/* Do ranks send through memory of which the others have to know? */
+static bool have_memory(const struct member_told *all, size_t n)
+{
+	for (size_t r = 0; r < n; r++)
+		if (!all[r].is.on_host)
+			return true;
+	return false;
+}
+
+/* Keeps what all ranks have told: most of the room that it came in is empty. */
+static dicomm_result_t keep_members(struct dicomm_comm *comm,
+				    const struct member_told *all)
+{
+	size_t n = (size_t)comm->ranks;
+
+	for (size_t r = 0; r < n; r++)
+		comm->members[r] = all[r].is;
+	comm->recoveries = texts_pack(all->recovery, sizeof(*all),
+				      sizeof(all->recovery), (uint32_t)n);
+	if (have_memory(all, n))
+		comm->memories = calloc(n, sizeof(*comm->memories));
+	if (!comm->recoveries || (have_memory(all, n) && !comm->memories))
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %d ranks",
+			    comm->ranks);
+	for (size_t r = 0; comm->memories && r < n; r++)
+		comm->memories[r] = all[r].memory;
+	TRY(compare_members(comm));
+	return rank_address_keep(comm, &all->address, sizeof(*all));
+}
+
+static dicomm_result_t open_recovery(struct dicomm_comm *comm,
+				     char address[SOCK_TEXT])
+{
+	uint8_t key[AUTH_KEY];
+	dicomm_result_t status;
+
+	comm_recovery_key(comm, key);
+	status = recovery_open(&comm->recovery, key, comm->rank, address);
+	auth_forget(key, sizeof(key));
+	return status;
 }
 
 static dicomm_result_t exchange_members(struct dicomm_comm *comm)
 {
-	struct member mine;
+	size_t n = (size_t)comm->ranks;
+	struct member_told mine, *all;
+	dicomm_result_t status;
 
-	describe(comm, &comm->members[comm->rank]);
-	mine = comm->members[comm->rank];
-	TRY(control_allgather(comm->control, &mine, comm->members, sizeof(mine),
-			      comm->join_ms));
-	TRY(compare_members(comm));
-	return rank_address_complete(comm);
+	memset(&mine, 0, sizeof(mine));
+	TRY(open_recovery(comm, mine.recovery));
+	describe(comm, &mine);
+	all = sparse_alloc(n, sizeof(*all));
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for %d ranks",
+			    comm->ranks);
+	status = control_allgather(comm->control, &mine, all, sizeof(mine),
+				   comm->join_ms);
+	if (status == DICOMM_SUCCESS)
+		status = keep_members(comm, all);
+	sparse_free(all, n, sizeof(*all));
+	return status;
 }
 
 static void tell_cores_are_shared(struct dicomm_comm *comm)
@@ -617,18 +670,6 @@ static void adapt(struct dicomm_comm *comm)
 		comm->stream_bytes = UINT64_MAX;
 }
 
-static dicomm_result_t open_recovery(struct dicomm_comm *comm)
-{
-	uint8_t key[AUTH_KEY];
-	dicomm_result_t status;
-
-	comm_recovery_key(comm, key);
-	status = recovery_open(&comm->recovery, key, comm->rank,
-			       comm->members[comm->rank].recovery);
-	auth_forget(key, sizeof(key));
-	return status;
-}
-
 /* Some runtimes compile kernels for minutes when they are first used. */
 static dicomm_result_t open_device(struct dicomm_comm *comm)
 {
@@ -658,7 +699,6 @@ dicomm_result_t comm_setup(struct dicomm_comm *comm,
 	TRY(open_transports(comm, LOCAL, &reasons));
 	TRY(open_device(comm));
 	host_access_look();
-	TRY(open_recovery(comm));
 	TRY(exchange_members(comm));
 	adapt(comm);
 	/* If this gather succeeds on one rank, it succeeds on all, and a death

@@ -30,6 +30,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/texts.h"
 #include "src/boot/control/commit.h"
 #include "src/boot/control/control.h"
 #include "src/boot/control/id.h"
@@ -139,7 +140,7 @@ static dicomm_result_t probe(struct shrink_args *a, enum recovery_state own,
 			    "comm_shrink: no memory for %d ranks",
 			    parent->ranks);
 	for (int r = 0; r < parent->ranks; r++) {
-		addresses[r] = parent->members[r].recovery;
+		addresses[r] = texts_get(parent->recoveries, (uint32_t)r);
 		states[r] = is_asked(a, r) ? RECOVERY_IDLE : RECOVERY_GONE;
 	}
 	states[parent->rank] = own;
@@ -239,7 +240,7 @@ static dicomm_result_t commit(const struct dicomm_comm *comm)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "comm_shrink: no memory for %d ranks", comm->ranks);
 	for (int r = 0; r < comm->ranks; r++)
-		addresses[r] = comm->members[r].recovery;
+		addresses[r] = texts_get(comm->recoveries, (uint32_t)r);
 	snprintf(phrase, sizeof(phrase), "%s %016" PRIx64, id_secret(&comm->id),
 		 comm->members[0].fresh);
 	auth_key_from_text("dicomm commit", phrase, c.key);
@@ -259,8 +260,8 @@ static dicomm_result_t join_them(const struct shrink_args *a, const bool *alive,
 	dicomm_result_t status;
 
 	TRY(recovery_new_id(s->first == parent->rank ? parent->recovery : NULL,
-			    parent->members[s->first].recovery, s->phrase,
-			    &id));
+			    texts_get(parent->recoveries, (uint32_t)s->first),
+			    s->phrase, &id));
 	TRY(comm_create(&comm, s->count, s->index, &a->config));
 	comm_listen(comm);
 	status = inherit(comm, parent, alive);

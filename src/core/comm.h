@@ -34,11 +34,14 @@ struct island;
 struct transport_access;
 struct drift;
 struct prepared;
+struct rank_addresses;
 struct member;
+struct member_memory;
 struct operation;
 struct peer_access;
 struct step_ops;
 struct tagged;
+struct texts;
 struct trace_lanes;
 struct user_buffer;
 struct windows;
@@ -155,7 +158,11 @@ struct dicomm_comm {
 	struct fault fault;
 	int rank, ranks;
 	const char *ranks_from; /* as in struct control_config */
-	struct peer *peers;     /* [ranks] */
+	struct peer *peers;     /* [ranks]; memory only of those in use */
+	/* [ranks], bit i: this rank and that one reach each other by transport
+	 * i. They use the lowest-numbered one, so that both choose alike;
+	 * otherwise each could wait on another transport. */
+	uint8_t *ways;
 	/* Size of an inbox: the number of its slots and their bytes, as chosen
 	 * by the user or by default. A slice is at most slot_bytes long. */
 	uint32_t slots, slot_bytes;
@@ -184,12 +191,11 @@ struct dicomm_comm {
 	int index; /* number of the device */
 	char device[32];
 	char name[COMM_NAME_BYTES];
-	struct member *members; /* [ranks] */
-	/* The parts of long addresses that did not fit into struct
-	 * rank_address: address_rest bytes for each rank. */
-	uint8_t *address_rests;
-	uint32_t address_rest;
-	struct peer_access *peer_access; /* NULL: all ranks have host memory */
+	struct member *members;           /* [ranks] */
+	struct member_memory *memories;   /* [ranks]; NULL: no rank has any */
+	struct texts *recoveries;         /* [ranks]: member_told.recovery */
+	struct rank_addresses *addresses; /* of all ranks */
+	struct peer_access *peer_access;  /* NULL: all ranks have host memory */
 	struct transport_access *transport_access; /* NULL as above */
 	struct comm_transport transports[TP_TRANSPORTS];
 	/* Why this rank could not open a transport; "" if it could, or did not

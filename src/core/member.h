@@ -16,7 +16,19 @@ struct rank_address {
 	uint8_t begin[508];
 };
 
-/* One rank's entry. All ranks gather these during setup. */
+/* Memory through which a rank with a device sends. All zero: it has none. */
+struct member_memory {
+	/* Staging buffers in its device memory, for devices of the same kind in
+	 * other processes, if the rank `exports`. */
+	struct accel_handle exported;
+	struct lease_place lease; /* of these buffers */
+	struct accel_export page; /* the page of its offers; see ipc.h */
+	/* Staging buffers in host memory that its device writes; id 0: none. */
+	struct accel_export stages;
+};
+
+/* One rank's entry, which every rank keeps for as long as the communicator
+ * lives: so it is small. */
 struct member {
 	uint64_t host; /* hash of the host's identity */
 	int32_t pid;
@@ -28,22 +40,21 @@ struct member {
 	 * host's. */
 	bool on_host;
 	bool never_staged; /* this rank's DICOMM_STAGING */
+	bool exports;      /* see struct member_memory */
 	/* Bit t: its device cannot reduce type t */
 	uint64_t lacks;
-	/* Staging buffers in its device memory, for devices of the same kind in
-	 * other processes. */
-	bool exports;
-	struct accel_handle exported;
-	struct lease_place lease; /* of these buffers */
-	struct accel_export page; /* the page of its offers; see ipc.h */
 	/* The number by which other ranks of its process find its memory; 0:
 	 * none. */
 	uint64_t in_process;
-	/* Staging buffers in host memory that its device writes; id 0: none. */
-	struct accel_export stages;
+	uint64_t fresh; /* a random number that differs for each setup */
+};
+
+/* What a rank tells. The texts and addresses are kept packed. */
+struct member_told {
+	struct member is;
+	struct member_memory memory;
 	/* Where survivors connect to it if other ranks die. */
 	char recovery[SOCK_TEXT];
-	uint64_t fresh; /* a random number that differs for each setup */
 	struct rank_address address;
 };
 

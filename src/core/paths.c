@@ -42,7 +42,7 @@ uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
  * has gone. */
 bool comm_is_reached(struct dicomm_comm *comm, int rank)
 {
-	uint8_t mask = comm->peers[rank].transports;
+	uint8_t mask = comm->ways[rank];
 	char why[160];
 
 	return mask && reaches_by(comm, &comm->transports[__builtin_ctz(mask)],
@@ -118,10 +118,10 @@ dicomm_result_t comm_peer(struct dicomm_comm *comm, int rank, struct peer **out)
 	*out = peer;
 	if (peer->tp)
 		return DICOMM_SUCCESS;
-	if (!peer->transports)
+	if (!comm->ways[rank])
 		return comm_no_path(comm, rank);
 	return open_peer(comm,
-			 &comm->transports[__builtin_ctz(peer->transports)],
+			 &comm->transports[__builtin_ctz(comm->ways[rank])],
 			 rank, peer);
 }
 

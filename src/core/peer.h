@@ -38,10 +38,6 @@ struct channel {
 
 struct peer {
 	int rank;
-	/* Bit i: both ranks reach each other by transport i. They use the
-	 * lowest-numbered one, so that both choose alike; otherwise each could
-	 * wait on another transport. */
-	uint8_t transports;
 	const struct transport *transport; /* NULL until opened */
 	struct tp_device *device;
 	struct tp_peer *tp;

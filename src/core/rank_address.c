@@ -12,6 +12,11 @@
 
 #define ADDRESS_MOST (TP_TRANSPORTS * sizeof(struct tp_blob))
 
+struct rank_addresses {
+	uint8_t *bytes; /* behind `end` */
+	size_t end[];   /* [ranks]: behind the addresses of that rank */
+};
+
 /* Format: for each transport the length of its address, then its bytes. */
 static uint32_t write_whole(struct dicomm_comm *comm,
 			    uint8_t whole[ADDRESS_MOST])
@@ -50,71 +55,125 @@ void rank_address_fill(struct dicomm_comm *comm, struct rank_address *stored)
 	begin(stored, whole, len);
 }
 
-dicomm_result_t rank_address_complete(struct dicomm_comm *comm)
+static const struct rank_address *part_of(const struct rank_address *first,
+					  size_t stride, int rank)
 {
-	uint8_t whole[ADDRESS_MOST] = {0}, *rests;
-	const size_t n = sizeof(comm->members->address.begin);
-	size_t longest = 0;
-	dicomm_result_t status;
+	return (const struct rank_address *)(const void *)((const uint8_t *)
+								   first +
+							   (size_t)rank *
+								   stride);
+}
+
+/* `rests` has `rest` bytes of each rank. */
+static dicomm_result_t pack(struct dicomm_comm *comm,
+			    const struct rank_address *first, size_t stride,
+			    const uint8_t *rests, size_t rest)
+{
+	size_t n = (size_t)comm->ranks, bytes = 0, at = 0;
+	struct rank_addresses *all;
 
 	for (int r = 0; r < comm->ranks; r++)
-		if (comm->members[r].address.len > longest)
-			longest = comm->members[r].address.len;
+		bytes += part_of(first, stride, r)->len;
+	all = malloc(sizeof(*all) + n * sizeof(all->end[0]) + bytes);
+	if (!all)
+		return FAIL(DICOMM_ERR_NO_MEMORY,
+			    "comm_init_rank: no memory for the addresses");
+	all->bytes = (uint8_t *)&all->end[n];
+	for (size_t r = 0; r < n; r++) {
+		const struct rank_address *part =
+			part_of(first, stride, (int)r);
+		size_t len = part->len, begin = sizeof(part->begin);
+
+		if (len < begin)
+			begin = len;
+		memcpy(all->bytes + at, part->begin, begin);
+		if (len > begin)
+			memcpy(all->bytes + at + begin, rests + r * rest,
+			       len - begin);
+		at += len;
+		all->end[r] = at;
+	}
+	free(comm->addresses);
+	comm->addresses = all;
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t rank_address_keep(struct dicomm_comm *comm,
+				  const struct rank_address *first,
+				  size_t stride)
+{
+	uint8_t whole[ADDRESS_MOST] = {0}, *rests = NULL;
+	const size_t n = sizeof(first->begin);
+	size_t longest = 0, rest;
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	for (int r = 0; r < comm->ranks; r++)
+		if (part_of(first, stride, r)->len > longest)
+			longest = part_of(first, stride, r)->len;
 	if (longest > ADDRESS_MOST)
 		return FAIL(DICOMM_ERR_REMOTE,
 			    "comm_init_rank: a rank has addresses of %zu "
 			    "bytes, more than %zu",
 			    longest, ADDRESS_MOST);
-	free(comm->address_rests);
-	comm->address_rests = NULL;
-	comm->address_rest = longest > n ? (uint32_t)(longest - n) : 0;
-	if (!comm->address_rest)
-		return DICOMM_SUCCESS;
-	rests = malloc((size_t)comm->ranks * comm->address_rest);
-	if (!rests)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "comm_init_rank: no memory for the addresses");
-	write_whole(comm, whole);
-	status = control_allgather(comm->control, whole + n, rests,
-				   comm->address_rest, comm->join_ms);
-	comm->address_rests = rests;
+	rest = longest > n ? longest - n : 0;
+	if (rest) {
+		rests = malloc((size_t)comm->ranks * rest);
+		if (!rests)
+			return FAIL(DICOMM_ERR_NO_MEMORY,
+				    "comm_init_rank: no memory for the "
+				    "addresses");
+		write_whole(comm, whole);
+		status = control_allgather(comm->control, whole + n, rests,
+					   rest, comm->join_ms);
+	}
+	if (status == DICOMM_SUCCESS)
+		status = pack(comm, first, stride, rests, rest);
+	free(rests);
 	return status;
 }
 
 dicomm_result_t rank_address_copy(struct dicomm_comm *from,
 				  struct dicomm_comm *to)
 {
-	struct rank_address *stored = &to->members[from->rank].address;
-	const size_t n = sizeof(stored->begin);
+	struct rank_address *parts = calloc((size_t)to->ranks, sizeof(*parts));
+	const size_t n = sizeof(parts->begin);
+	uint8_t *rests = calloc((size_t)to->ranks, ADDRESS_MOST);
 	uint8_t whole[ADDRESS_MOST];
-	uint32_t len = write_whole(from, whole);
+	dicomm_result_t status;
+	uint32_t len;
 
-	begin(stored, whole, len);
-	if (stored->len <= n)
-		return DICOMM_SUCCESS;
-	to->address_rest = (uint32_t)(stored->len - n);
-	to->address_rests = calloc((size_t)to->ranks, to->address_rest);
-	if (!to->address_rests)
+	if (!parts || !rests) {
+		free(parts);
+		free(rests);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "rank %d: no memory for the addresses", from->rank);
-	memcpy(to->address_rests + (size_t)from->rank * to->address_rest,
-	       whole + n, to->address_rest);
-	return DICOMM_SUCCESS;
+	}
+	len = write_whole(from, whole);
+	begin(&parts[from->rank], whole, len);
+	if (len > n)
+		memcpy(rests + (size_t)from->rank * ADDRESS_MOST, whole + n,
+		       len - n);
+	status = pack(to, parts, sizeof(*parts), rests, ADDRESS_MOST);
+	free(parts);
+	free(rests);
+	return status;
 }
 
 void rank_address_read(const struct dicomm_comm *comm, int rank, size_t index,
 		       struct tp_blob *address)
 {
-	const struct rank_address *stored = &comm->members[rank].address;
-	uint8_t whole[ADDRESS_MOST];
-	size_t at = 0, n = sizeof(stored->begin), len = stored->len;
+	const struct rank_addresses *all = comm->addresses;
+	const uint8_t *whole;
+	size_t at = 0, len;
 
-	memcpy(whole, stored->begin, len < n ? len : n);
-	if (len > n)
-		memcpy(whole + n,
-		       comm->address_rests + (size_t)rank * comm->address_rest,
-		       len - n);
 	address->len = 0;
+	if (!all)
+		return;
+	if (rank)
+		at = all->end[rank - 1];
+	whole = all->bytes + at;
+	len = all->end[rank] - at;
+	at = 0;
 	for (size_t i = 0; i <= index; i++) {
 		uint32_t part;
 

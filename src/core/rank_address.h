@@ -14,9 +14,12 @@
 
 /* Stores the addresses of this rank on its open transports. */
 void rank_address_fill(struct dicomm_comm *comm, struct rank_address *stored);
-/* Gathers the rest of the addresses, when all ranks have gathered the first
- * part. */
-dicomm_result_t rank_address_complete(struct dicomm_comm *comm);
+/* Keeps the addresses of all ranks, which have gathered their first parts: that
+ * of rank r is r * stride bytes behind `first`. Gathers the rest if there is
+ * any. */
+dicomm_result_t rank_address_keep(struct dicomm_comm *comm,
+				  const struct rank_address *first,
+				  size_t stride);
 /* Copies the addresses between two communicators of one process that do not use
  * the control plane for it; replaces the two functions above. */
 dicomm_result_t rank_address_copy(struct dicomm_comm *from,

@@ -69,7 +69,7 @@ static bool is_reached(const struct operation *op, const struct peer *peer,
 	return peer->by_reference && peer->rank != op->comm->rank &&
 	       s->buffer != PLAN_SCRATCH &&
 	       op->call.transports[s->buffer] >>
-			       __builtin_ctz(peer->transports) &
+			       __builtin_ctz(op->comm->ways[peer->rank]) &
 		       1;
 }
 

@@ -17,7 +17,7 @@
 static dicomm_result_t open_device(struct dicomm_comm *comm, int rank,
 				   struct neighbour *n)
 {
-	const struct member *other = &comm->members[rank];
+	const struct member_memory *other = &comm->memories[rank];
 	struct device *dev = comm->dev;
 
 	TRY(lease_take(&other->lease, &n->lease));
@@ -60,7 +60,7 @@ static dicomm_result_t open_in_process(struct dicomm_comm *comm,
 }
 
 /* Map staging buffers in host memory, which the other rank's device writes. */
-static dicomm_result_t open_host(const struct member *other,
+static dicomm_result_t open_host(const struct member_memory *other,
 				 struct neighbour *n)
 {
 	TRY(host_memory_import(&other->stages, &n->map));
@@ -89,7 +89,7 @@ dicomm_result_t neighbour_open(struct dicomm_comm *comm, int rank,
 					  .index = dev->index,
 					  .go = close_device};
 	if (!dev)
-		status = open_host(other, peer->neighbour);
+		status = open_host(&comm->memories[rank], peer->neighbour);
 	else if (board)
 		status = host_map_open(dev->work, dev->index, board,
 				       &peer->neighbour->maps);

@@ -151,7 +151,7 @@ static dicomm_result_t gather_boards(struct dicomm_comm *comm,
 static dicomm_result_t open_pair(struct dicomm_comm *comm, int rank,
 				 const struct accel_export *board)
 {
-	unsigned mask = comm->peers[rank].transports;
+	unsigned mask = comm->ways[rank];
 
 	if (mask && comm->transports[__builtin_ctz(mask)].transport->intra_node)
 		return neighbour_open(comm, rank, board->id ? board : NULL);
@@ -352,7 +352,7 @@ dicomm_result_t peer_access_agree(struct dicomm_comm *comm)
 			path == PATH_IPC || path == PATH_MAPPED;
 		comm->peers[r].by_reference = path == PATH_RDMA;
 		if (path == PATH_RDMA)
-			comm->peers[r].transports =
+			comm->ways[r] =
 				transport_access_mask(comm, comm->rank, r);
 		comm->shares |= path == PATH_MAPPED;
 		comm->only_shared |= path == PATH_MAPPED &&

@@ -128,8 +128,7 @@ static dicomm_result_t tell(struct dicomm_comm *comm,
 		takes = d->handles.transports;
 	}
 	for (int r = 0; r < comm->ranks; r++)
-		mine->transports[r] =
-			(uint8_t)(comm->peers[r].transports & takes);
+		mine->transports[r] = (uint8_t)(comm->ways[r] & takes);
 	return control_allgather(comm->control, mine, d->reports,
 				 (unsigned)d->stride, comm->join_ms);
 }

@@ -39,7 +39,7 @@ static dicomm_result_t look_at(struct dicomm_comm *comm, int rank)
 	struct tp_line *line;
 	struct peer *peer;
 
-	if (!comm->peers[rank].transports || comm->peers[rank].last_recv)
+	if (!comm->ways[rank] || comm->peers[rank].last_recv)
 		return DICOMM_AGAIN;
 	TRY(comm_peer(comm, rank, &peer));
 	return message_look(comm, peer, TP_POINT_TO_POINT,

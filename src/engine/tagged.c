@@ -602,7 +602,7 @@ static dicomm_result_t drain_all(struct dicomm_comm *comm, bool *progressed)
 	struct peer *peer;
 
 	for (int r = 0; r < comm->ranks; r++) {
-		if (!comm->peers[r].transports)
+		if (!comm->ways[r])
 			continue;
 		TRY(comm_peer(comm, r, &peer));
 		TRY(drain(comm, peer, progressed));
@@ -686,7 +686,7 @@ static dicomm_result_t start(struct operation *op)
 static dicomm_result_t progress_all(struct dicomm_comm *comm, bool *progressed)
 {
 	for (int r = 0; r < comm->ranks; r++)
-		if (comm->peers[r].transports)
+		if (comm->ways[r])
 			TRY(progress(comm, r, progressed));
 	return DICOMM_SUCCESS;
 }

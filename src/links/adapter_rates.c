@@ -6,6 +6,7 @@
 
 #include "src/base/hash.h"
 #include "src/base/log.h"
+#include "src/base/texts.h"
 #include "src/core/member.h"
 #include "src/links/topology.h"
 
@@ -17,7 +18,7 @@ static unsigned transports_out(const struct dicomm_comm *comm)
 	unsigned out = 0;
 
 	for (int r = 0; r < comm->ranks; r++) {
-		unsigned mask = comm->peers[r].transports;
+		unsigned mask = comm->ways[r];
 
 		if (node_of[r] != node_of[comm->rank] && mask)
 			out |= mask & -mask;
@@ -29,7 +30,7 @@ static unsigned transports_out(const struct dicomm_comm *comm)
  * on. */
 static uint64_t listens_on(const struct dicomm_comm *comm)
 {
-	const char *address = comm->members[comm->rank].recovery;
+	const char *address = texts_get(comm->recoveries, (uint32_t)comm->rank);
 	const char *port = strrchr(address, ':');
 
 	return hash_bytes(HASH_START, address,

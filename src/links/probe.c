@@ -116,7 +116,7 @@ static dicomm_result_t begin_round(struct probe *p, bool *found)
 
 		*f = (struct probe_flow){
 			.rank = first_rank_of(comm->links, m.other[i])};
-		if (!comm->peers[f->rank].transports)
+		if (!comm->ways[f->rank])
 			continue;
 		TRY(internal_most(&p->messages, f->rank, &f->most));
 		if (f->most > MOST_BYTES)

@@ -34,7 +34,7 @@ static void look_for_one(struct dicomm_comm *comm)
 	int rank = w->look;
 
 	w->look = rank + 1 < comm->ranks ? rank + 1 : 0;
-	if (w->partners[rank].known || !comm->peers[rank].transports ||
+	if (w->partners[rank].known || !comm->ways[rank] ||
 	    (rank == comm->rank ? !w->partners[rank].heads.at
 				: control_gone(comm->control, rank)))
 		return;

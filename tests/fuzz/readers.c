@@ -39,6 +39,7 @@ const struct readers_seed readers_seeds[READERS_SEEDS] = {
 static const struct readers_wire *wire;
 static struct dicomm_comm *comm;
 static struct peer *peers;
+static uint8_t ways[2] = {0, 1};
 static struct transport transport;
 static _Atomic uint64_t released[TP_CLASSES];
 static uint8_t *mapped; /* as many bytes as the last reference says */
@@ -303,11 +304,11 @@ void readers_begin(const struct readers_wire *w, bool maps)
 	peers = make(2 * sizeof(*peers));
 	comm->ranks = 2;
 	comm->peers = peers;
+	comm->ways = ways;
 	comm->slot_bytes = READERS_SLOT_BYTES;
 	comm->stream_bytes = comm->map_threshold = UINT64_MAX;
 	for (int r = 0; r < 2; r++) {
 		peers[r].rank = r;
-		peers[r].transports = r == 1;
 		peers[r].transport = &transport;
 		peers[r].tp = (struct tp_peer *)(void *)&peers[r];
 		peers[r].limits.eager_bytes = READERS_SLOT_BYTES;

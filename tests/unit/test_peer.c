@@ -181,7 +181,7 @@ static struct dicomm_comm *open_full(void)
 	ck_assert_int_eq(comm_create(&comm, 2, 0, NULL), DICOMM_SUCCESS);
 	comm->transports[0].transport = &full;
 	atomic_store(&comm->transports[0].device, (struct tp_device *)sent);
-	comm->peers[1].transports = 1;
+	comm->ways[1] = 1;
 	atomic_store(&comm->state, COMM_READY);
 	return comm;
 }
