@@ -161,7 +161,6 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 
 	if (!comm_usable(comm) || stream || group_open())
 		return false;
-	/* It may have been prepared in a group, where islands do nothing. */
 	if (__builtin_expect(comm->has_islands, 0) &&
 	    island_takes(comm, &(struct call){.function = function,
 					      .type = type,
@@ -184,11 +183,9 @@ repeated(unsigned function, const void *send, void *recv, size_t count,
 }
 
 static inline bool goes_by_islands(const struct dicomm_comm *comm,
-				   const struct call *call,
-				   dicomm_stream_t stream)
+				   const struct call *call)
 {
-	return comm->has_islands && !group_open() && (comm->dev || !stream) &&
-	       island_takes(comm, call);
+	return comm->has_islands && island_takes(comm, call);
 }
 
 static inline dicomm_result_t
@@ -227,8 +224,8 @@ uniform_checked(const char *f, unsigned function, const void *send, void *recv,
 	else
 		TRY(check_memory(f, comm, send, send_blocks * bytes, recv,
 				 recv_blocks * bytes));
-	if (goes_by_islands(comm, &call, stream))
-		return island_call(comm, &call, stream);
+	if (goes_by_islands(comm, &call))
+		return island_call(comm, &call, NULL, stream);
 	return group_call(comm, &call, NULL, stream);
 }
 
@@ -594,12 +591,13 @@ static dicomm_result_t run_blocks(const char *f, struct dicomm_comm *comm,
 			    "%s: no memory for the counts of %d ranks", f,
 			    comm->ranks);
 	status = place(f, comm, call, sent, received, room);
-	if (status == DICOMM_SUCCESS && !goes_by_islands(comm, call, stream))
-		return group_call(comm, call, room, stream);
-	if (status == DICOMM_SUCCESS)
-		status = island_call(comm, call, stream);
-	free(room);
-	return status;
+	if (status != DICOMM_SUCCESS) {
+		free(room);
+		return status;
+	}
+	if (goes_by_islands(comm, call))
+		return island_call(comm, call, room, stream);
+	return group_call(comm, call, room, stream);
 }
 
 static dicomm_result_t with_counts_checked(const char *f, struct call *call,

@@ -21,24 +21,11 @@
 #include "src/engine/engine.h"
 #include "src/stream/submit.h"
 
-/* A side of it: the blocks that are sent, or those that are received */
-struct side {
-	size_t *counts, *displs; /* in bytes both; [ranks] */
-	size_t longest;          /* that goes by the vendor's library */
-};
-
-struct exchange {
-	struct job job;
-	struct side out, in;
-	bool in_place;
-	size_t from, most; /* where the part of each block begins; its length */
-};
-
 /* ---- inside an island ---- */
 
 /* The bytes of a member's block in this part */
-static size_t part_of(const struct exchange *x, const struct side *side,
-		      uint32_t rank)
+static size_t part_of(const struct exchange *x,
+		      const struct exchange_side *side, uint32_t rank)
 {
 	size_t n = side->counts[rank];
 
@@ -60,6 +47,7 @@ static int queue_part(struct job *j)
 	uint8_t *room = j->scratch;
 	int result = VENDOR_SUCCESS;
 
+	j->what = "ncclSend";
 	for (uint32_t m = 0; m < j->size && result == VENDOR_SUCCESS; m++) {
 		uint32_t r = rank_of(x, m);
 		size_t out = part_of(x, &x->out, r), in = part_of(x, &x->in, r);
@@ -86,6 +74,7 @@ static int queue_copies(struct job *j)
 	const uint8_t *room = j->scratch;
 	int result = VENDOR_SUCCESS;
 
+	j->what = "ncclSend";
 	for (uint32_t m = 0; m < j->size && result == VENDOR_SUCCESS; m++) {
 		uint32_t r = rank_of(x, m);
 		size_t in = part_of(x, &x->in, r);
@@ -103,29 +92,39 @@ static int queue_copies(struct job *j)
 	return result;
 }
 
-/* Both ranks of a block have its part in the same group, counted from the
- * first. */
-static dicomm_result_t run_inside(struct exchange *x)
+size_t island_exchange_turns(const struct exchange *x)
 {
-	struct job *j = &x->job;
 	size_t longest = x->out.longest;
 
 	if (x->in.longest > longest)
 		longest = x->in.longest;
-	for (x->from = 0; x->from < longest; x->from += x->most) {
-		TRY(island_job_inside(j, queue_part, "ncclSend"));
-		if (x->in_place && x->from < x->in.longest)
-			TRY(island_job_inside(j, queue_copies, "ncclSend"));
-	}
-	return DICOMM_SUCCESS;
+	return longest / x->most + (longest % x->most != 0);
+}
+
+/* Both ranks of a block have its part in the same group, counted from the
+ * first. */
+island_queue_fn *island_exchange_send(struct exchange *x, size_t turn)
+{
+	if (turn >= island_exchange_turns(x))
+		return NULL;
+	x->from = turn * x->most;
+	return queue_part;
+}
+
+island_queue_fn *island_exchange_copy(struct exchange *x, size_t turn)
+{
+	if (!x->in_place || turn >= island_exchange_turns(x))
+		return NULL;
+	x->from = turn * x->most;
+	return x->from < x->in.longest ? queue_copies : NULL;
 }
 
 /* ---- all of it ---- */
 
 /* Moves blocks of the call that go by the vendor's library to the side; the
  * call keeps the others. */
-static void divide(const struct exchange *x, struct side *side, size_t *counts,
-		   const size_t *displs, size_t elem)
+static void divide(const struct exchange *x, struct exchange_side *side,
+		   size_t *counts, const size_t *displs, size_t elem)
 {
 	const struct island *is = x->job.is;
 
@@ -154,26 +153,34 @@ static size_t scratch_bytes(struct exchange *x)
 	return bytes;
 }
 
-static dicomm_result_t run_both(struct exchange *x, struct item *item)
+bool island_exchange_waits(const struct exchange *x)
+{
+	return x->job.captured || !island_exchange_turns(x);
+}
+
+dicomm_result_t island_exchange_begin(struct exchange *x)
 {
 	struct job *j = &x->job;
-	struct dicomm_comm *comm = item->comm;
-	struct island_part *part;
-	dicomm_result_t status, ended;
+	struct item item = x->others;
+	dicomm_result_t status;
 
-	if (!x->out.longest && !x->in.longest)
-		return group_call(comm, &item->call, item->counts, j->stream);
-	/* Stops of parts in a graph would wait for each other. */
-	if (j->captured) {
-		TRY(island_job_missed(j, group_call(comm, &item->call,
-						    item->counts, j->stream)));
-		return run_inside(x);
-	}
-	TRY(island_job_missed(j, island_part_begin(&j->is->parts, item, 1,
-						   j->stream, &part)));
-	status = run_inside(x);
-	ended = island_job_missed(j, island_part_end(part));
-	return status != DICOMM_SUCCESS ? status : ended;
+	x->others.counts = NULL;
+	if (island_exchange_waits(x))
+		status = group_call(item.comm, &item.call, item.counts,
+				    j->stream);
+	else
+		status = island_part_begin(&j->is->parts, &item, 1, j->stream,
+					   &x->part);
+	return island_job_missed(j, status);
+}
+
+dicomm_result_t island_exchange_end(struct exchange *x)
+{
+	struct island_part *part = x->part;
+
+	x->part = NULL;
+	return part ? island_job_missed(&x->job, island_part_end(part))
+		    : DICOMM_SUCCESS;
 }
 
 /* The numbers of a call with one count, as those of one with counts for each
@@ -199,37 +206,51 @@ static void list_blocks(const struct call *call, int ranks, size_t *room,
 	out->recv_displs = room + 3 * n;
 }
 
-dicomm_result_t island_exchange(const struct job *j, const struct call *call)
+static dicomm_result_t fill(struct exchange *x, const struct call *call)
 {
-	struct dicomm_comm *comm = j->is->comm;
-	size_t n = (size_t)comm->ranks, bytes, elem = type_bytes(call->type);
+	struct dicomm_comm *comm = x->job.is->comm;
+	size_t n = (size_t)comm->ranks, elem = type_bytes(call->type), bytes;
 	size_t *room = calloc(4 * n, sizeof(*room));
 	size_t *inside = calloc(4 * n, sizeof(*inside));
-	struct item item = {.comm = comm, .call = *call, .counts = room};
-	struct exchange x = {
-		.job = *j,
-		.out = {inside, inside + n, 0},
-		.in = {inside + 2 * n, inside + 3 * n, 0},
-		.in_place = call_in_place(call, comm->rank, comm->ranks),
-		.most = j->is->exchange_bytes};
+
+	x->others = (struct item){.comm = comm, .call = *call, .counts = room};
+	x->inside = inside;
+	if (!room || !inside)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	x->out = (struct exchange_side){inside, inside + n, 0};
+	x->in = (struct exchange_side){inside + 2 * n, inside + 3 * n, 0};
+	x->in_place = call_in_place(call, comm->rank, comm->ranks);
+	x->most = x->job.is->exchange_bytes;
+	list_blocks(call, comm->ranks, room, &x->others.call);
+	divide(x, &x->out, room, room + n, elem);
+	divide(x, &x->in, room + 2 * n, room + 3 * n, elem);
+	bytes = scratch_bytes(x);
+	return bytes ? island_job_scratch(&x->job, bytes) : DICOMM_SUCCESS;
+}
+
+dicomm_result_t island_exchange_make(const struct job *j,
+				     const struct call *call,
+				     struct exchange **out)
+{
+	struct exchange *x = calloc(1, sizeof(*x));
 	dicomm_result_t status;
 
-	if (!room || !inside) {
-		free(room);
-		free(inside);
-		return island_job_missed(
-			j, FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory"));
-	}
-	list_blocks(call, comm->ranks, room, &item.call);
-	divide(&x, &x.out, room, room + n, elem);
-	divide(&x, &x.in, room + 2 * n, room + 3 * n, elem);
-	bytes = scratch_bytes(&x);
-	status = bytes ? island_job_missed(j, island_job_scratch(&x.job, bytes))
-		       : DICOMM_SUCCESS;
+	if (!x)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	x->job = *j;
+	status = fill(x, call);
 	if (status == DICOMM_SUCCESS)
-		status = run_both(&x, &item);
+		*out = x;
 	else
-		free(room);
-	free(inside);
+		island_exchange_free(x);
 	return status;
+}
+
+void island_exchange_free(struct exchange *x)
+{
+	if (!x)
+		return;
+	free(x->others.counts);
+	free(x->inside);
+	free(x);
 }

@@ -85,10 +85,11 @@ void island_close(struct dicomm_comm *comm);
 
 /* Is this collective done by islands? All ranks answer alike. */
 bool island_takes(const struct dicomm_comm *comm, const struct call *call);
-/* Does it: blocks on a host rank; on a rank of a device it is queued on the
- * stream. Copies the call's arrays of counts. */
+/* Does it, in a group at the end of that: blocks on a host rank without a
+ * stream, or with ranks of the host in its island; else it is queued on the
+ * stream. Takes over the counts, also on failure. */
 dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
-			    dicomm_stream_t stream);
+			    size_t *counts, dicomm_stream_t stream);
 
 /* Is this a signal handler that has interrupted such a call? Takes no lock. */
 bool island_is_inside(const struct dicomm_comm *comm);

@@ -17,40 +17,6 @@ struct island_scratch {
 	struct island_scratch *next;
 };
 
-dicomm_result_t island_job_inside(struct job *j, int (*queue)(struct job *j),
-				  const char *what)
-{
-	struct island *is = j->is;
-	bool queued = is->comm->dev;
-	dicomm_result_t status = DICOMM_SUCCESS;
-	int result, ended;
-
-	if (island_job_is_alone(j))
-		return DICOMM_SUCCESS;
-	/* On the host they block, until the thread of the island aborts. */
-	if (queued)
-		pthread_mutex_lock(&is->lock);
-	j->vendor = is->vendor;
-	if (!j->vendor || fault_is(is->comm)) {
-		status = fault_report(is->comm);
-	} else {
-		result = j->f->group_start();
-		if (result == VENDOR_SUCCESS) {
-			result = queue(j);
-			ended = j->f->group_end();
-			if (result == VENDOR_SUCCESS)
-				result = ended;
-		}
-		status = island_settle(is, j->vendor, result, what,
-				       is->comm->timeout_ms);
-	}
-	if (queued)
-		pthread_mutex_unlock(&is->lock);
-	if (status == DICOMM_SUCCESS || fault_is(is->comm))
-		return fault_is(is->comm) ? fault_report(is->comm) : status;
-	return fault_own(is->comm, status, -1);
-}
-
 dicomm_result_t island_job_missed(const struct job *j, dicomm_result_t status)
 {
 	struct dicomm_comm *comm = j->is->comm;

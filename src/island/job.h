@@ -15,7 +15,8 @@ struct job {
 	const struct vendor_functions *f;
 	struct vendor_comm *vendor;
 	dicomm_stream_t stream;
-	bool captured; /* into a graph */
+	bool captured;    /* into a graph */
+	const char *what; /* the vendor's function that is called */
 	enum coll coll;
 	dicomm_datatype_t type;
 	dicomm_redop_t op;
@@ -28,15 +29,14 @@ struct job {
 	uint32_t me, size; /* this rank's number in its island, of so many */
 };
 
+/* Queues functions of the vendor's. Returns what they do. */
+typedef int island_queue_fn(struct job *j);
+
 static inline bool island_job_is_alone(const struct job *j)
 {
 	return j->size == 1;
 }
 
-/* Run what queues functions of the vendor's, as one group of these, unless this
- * rank is alone. */
-dicomm_result_t island_job_inside(struct job *j, int (*queue)(struct job *j),
-				  const char *what);
 /* After a failure, breaks the communicator: the others wait for the calls that
  * are missing. Returns the status. */
 dicomm_result_t island_job_missed(const struct job *j, dicomm_result_t status);

@@ -38,6 +38,8 @@ struct island_part {
 	dicomm_stream_t queue;
 	struct dicomm_request done;
 	const struct device *dev; /* NULL: a host rank */
+	/* Of the same calls, on another stream */
+	struct island_part *next;
 };
 
 /* ---- of a device ---- */
@@ -88,7 +90,6 @@ static dicomm_result_t mark(struct island_part *p, dicomm_stream_t stream)
 	p->fence.stream = stream;
 	p->fence.let_go = let_go;
 	p->fence.reached = false;
-	p->fence.next = NULL;
 	TRY(work->open(p->dev->index, stream, &s));
 	status = work->event_record(p->fence.event, s);
 	work->close(s);
@@ -174,28 +175,72 @@ static dicomm_result_t take(struct island_parts *parts,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t queue(struct island_part *p, struct item *items,
-			     size_t n, dicomm_stream_t stream)
+dicomm_result_t island_part_take(struct island_parts *parts,
+				 struct dicomm_comm *comm,
+				 dicomm_stream_t stream,
+				 struct island_part **list)
 {
-	dicomm_result_t status = DICOMM_SUCCESS;
+	struct island_part *p;
+	dicomm_result_t status;
+
+	for (p = *list; p; p = p->next)
+		if (p->dev && stream_fence_is_of(&p->fence, comm, stream))
+			return DICOMM_SUCCESS;
+	TRY(take(parts, comm, &p));
+	status = p->dev ? mark(p, stream) : DICOMM_SUCCESS;
+	if (status != DICOMM_SUCCESS) {
+		atomic_store(&p->state, PART_FREE);
+		return status;
+	}
+	p->next = *list;
+	*list = p;
+	return DICOMM_SUCCESS;
+}
+
+/* On failure, the fences have been let go. */
+static dicomm_result_t submit(struct island_part *list, struct item *items,
+			      size_t n)
+{
+	struct stream_fence *fences = NULL;
 
 	for (size_t i = 0; i < n; i++) {
 		neighbour_refresh(items[i].comm);
 		user_buffer_find(items[i].comm, &items[i].call);
-		items[i].stream = p->queue;
-		items[i].native = p->dev ? stream : NULL;
 	}
-	if (p->dev)
-		status = mark(p, stream);
+	for (struct island_part *p = list; p; p = p->next) {
+		if (!p->dev)
+			continue;
+		p->fence.next = fences;
+		fences = &p->fence;
+	}
+	return stream_submit(items, n, fences, NULL, false);
+}
+
+static void forget_all(struct island_part *list)
+{
+	for (struct island_part *p = list; p; p = p->next)
+		atomic_store(&p->state, PART_FREE);
+}
+
+dicomm_result_t island_part_submit(struct island_part *list, struct item *items,
+				   size_t n, dicomm_result_t taken)
+{
+	dicomm_result_t status = taken;
+
+	for (size_t i = 0; i < n && taken != DICOMM_SUCCESS; i++)
+		free(items[i].counts);
+	for (size_t i = 0; i < n && list && !list->dev; i++)
+		if (!items[i].stream)
+			items[i].stream = list->queue;
+	if (status == DICOMM_SUCCESS)
+		status = submit(list, items, n);
 	if (status != DICOMM_SUCCESS) {
-		for (size_t i = 0; i < n; i++)
-			free(items[i].counts);
+		forget_all(list);
 		return status;
 	}
-	TRY(stream_submit(items, n, p->dev ? &p->fence : NULL, NULL, false));
-	if (!p->dev) {
-		request_init(&p->done);
-		stream_attach(p->queue, &p->done);
+	if (list && !list->dev) {
+		request_init(&list->done);
+		stream_attach(list->queue, &list->done);
 	}
 	return DICOMM_SUCCESS;
 }
@@ -205,20 +250,18 @@ dicomm_result_t island_part_begin(struct island_parts *parts,
 				  dicomm_stream_t stream,
 				  struct island_part **out)
 {
-	struct island_part *p;
-	dicomm_result_t status = take(parts, items[0].comm, &p);
+	struct island_part *list = NULL;
+	dicomm_result_t status;
 
-	if (status != DICOMM_SUCCESS) {
-		for (size_t i = 0; i < n; i++)
-			free(items[i].counts);
-		return status;
-	}
-	TRY(queue(p, items, n, stream));
-	*out = p;
+	for (size_t i = 0; i < n; i++)
+		items[i].native = items[i].comm->dev ? stream : NULL;
+	status = island_part_take(parts, items[0].comm, stream, &list);
+	TRY(island_part_submit(list, items, n, status));
+	*out = list;
 	return DICOMM_SUCCESS;
 }
 
-dicomm_result_t island_part_end(struct island_part *p)
+static dicomm_result_t end(struct island_part *p)
 {
 	dicomm_result_t status;
 
@@ -231,5 +274,20 @@ dicomm_result_t island_part_end(struct island_part *p)
 	if (status != DICOMM_SUCCESS)
 		log_set_last_error(p->done.text);
 	atomic_store(&p->state, PART_FREE);
+	return status;
+}
+
+dicomm_result_t island_part_end(struct island_part *list)
+{
+	dicomm_result_t status = DICOMM_SUCCESS, ended;
+	struct island_part *next;
+
+	for (struct island_part *p = list; p; p = next) {
+		/* Another thread may take it once it has ended. */
+		next = p->next;
+		ended = end(p);
+		if (status == DICOMM_SUCCESS)
+			status = ended;
+	}
 	return status;
 }

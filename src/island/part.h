@@ -39,8 +39,18 @@ dicomm_result_t island_part_begin(struct island_parts *parts,
 				  struct item *items, size_t n,
 				  dicomm_stream_t stream,
 				  struct island_part **out);
-/* What is queued on the stream from now on comes after these calls. A rank of
- * the host waits for them; returns their status. */
-dicomm_result_t island_part_end(struct island_part *part);
+/* The same for calls on several streams of devices: adds a part of the
+ * communicator to the list, unless that has one for this stream; then queues
+ * the calls, if the status of that is success. Of host ranks there is one
+ * part. */
+dicomm_result_t island_part_take(struct island_parts *parts,
+				 struct dicomm_comm *comm,
+				 dicomm_stream_t stream,
+				 struct island_part **list);
+dicomm_result_t island_part_submit(struct island_part *list, struct item *items,
+				   size_t n, dicomm_result_t taken);
+/* What is queued on the streams of the list from now on comes after these
+ * calls. A rank of the host waits for them; returns their status. */
+dicomm_result_t island_part_end(struct island_part *list);
 
 #endif

@@ -225,12 +225,36 @@ static dicomm_result_t submit(struct item *items, size_t n,
 	return status;
 }
 
+static struct item item_of(struct dicomm_comm *comm, const struct call *call,
+			   size_t *counts, dicomm_stream_t stream)
+{
+	return (struct item){.comm = comm,
+			     .call = *call,
+			     .counts = counts,
+			     .stream = comm->dev ? NULL : stream,
+			     .native = comm->dev ? stream : NULL};
+}
+
+/* Takes over the counts. */
+static dicomm_result_t keep(struct group *g, struct item item)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	if (g->n == g->room)
+		status = make_room(g);
+	if (status == DICOMM_SUCCESS)
+		g->items[g->n++] = item;
+	else
+		free(item.counts);
+	return status;
+}
+
 dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			   size_t *counts, dicomm_stream_t stream)
 {
 	struct group *g = own_group();
-	struct item alone, *item = &alone;
-	dicomm_result_t status = DICOMM_SUCCESS;
+	struct item alone;
+	dicomm_result_t status;
 
 	if (__builtin_expect(!g->depth && !stream && !comm->dev, 1)) {
 		status = engine_call(comm, call);
@@ -239,21 +263,18 @@ dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			return status;
 		}
 	}
-	if (g->depth) {
-		if (g->n == g->room)
-			status = make_room(g);
-		if (status != DICOMM_SUCCESS) {
-			free(counts);
-			return status;
-		}
-		item = &g->items[g->n++];
-	}
-	*item = (struct item){.comm = comm,
-			      .call = *call,
-			      .counts = counts,
-			      .stream = comm->dev ? NULL : stream,
-			      .native = comm->dev ? stream : NULL};
-	return g->depth ? DICOMM_SUCCESS : submit(item, 1, NULL);
+	alone = item_of(comm, call, counts, stream);
+	return g->depth ? keep(g, alone) : submit(&alone, 1, NULL);
+}
+
+dicomm_result_t group_keep(struct dicomm_comm *comm, const struct call *call,
+			   size_t *counts, dicomm_stream_t stream,
+			   group_run_fn *run)
+{
+	struct item item = item_of(comm, call, counts, stream);
+
+	item.run_group = run;
+	return keep(own_group(), item);
 }
 
 /* Enter all communicators before any is left: a communicator that was left may
@@ -333,6 +354,22 @@ static dicomm_result_t run_before(struct group *g)
 		       : fault_own(g->items[0].comm, status, -1);
 }
 
+/* Have others than the engine run the calls, which may make groups of some. */
+static dicomm_result_t hand_over(struct group *g, group_run_fn *run)
+{
+	struct group kept = *g;
+	dicomm_result_t status;
+
+	if (g->items == g->few)
+		kept.items = kept.few;
+	g->items = NULL;
+	g->n = g->room = 0;
+	status = run(kept.items, kept.n);
+	if (kept.items != kept.few)
+		free(kept.items);
+	return status;
+}
+
 static dicomm_result_t launch(struct group *g)
 {
 	const struct item *items = g->items;
@@ -340,6 +377,9 @@ static dicomm_result_t launch(struct group *g)
 	bool here = true;
 	dicomm_result_t status;
 
+	for (size_t i = 0; i < n; i++)
+		if (items[i].run_group)
+			return hand_over(g, items[i].run_group);
 	for (size_t i = 0; i < n; i++)
 		if (items[i].stream || items[i].comm->dev ||
 		    !idle(items[i].comm))

@@ -7,6 +7,11 @@
 
 struct batch;
 struct host_stream;
+struct item;
+
+/* Runs calls that came in a group, and takes over their counts, also on
+ * failure. */
+typedef dicomm_result_t group_run_fn(struct item *items, size_t n);
 
 struct item {
 	struct dicomm_comm *comm; /* NULL: dropped */
@@ -18,6 +23,9 @@ struct item {
 	/* Cleared when its batch has ended; NULL: no replay of a graph has
 	 * begun it. */
 	_Atomic bool *replay_runs;
+	/* Runs all calls of its group, of which this one is not done by the
+	 * engine alone; or NULL. */
+	group_run_fn *run_group;
 	struct operation *op;
 	bool entered; /* this thread has entered its communicator */
 	/* Used by the driver. batch: the unit it belongs to; parked: its

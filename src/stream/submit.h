@@ -26,6 +26,11 @@ dicomm_result_t group_check_end(const void *of, const char *function);
  */
 dicomm_result_t group_call(struct dicomm_comm *comm, const struct call *call,
 			   size_t *counts, dicomm_stream_t stream);
+/* Keep a call in the thread's group, all of which `run` is to run. Takes over
+ * `counts`. */
+dicomm_result_t group_keep(struct dicomm_comm *comm, const struct call *call,
+			   size_t *counts, dicomm_stream_t stream,
+			   group_run_fn *run);
 /* Runs this work before the calls of the thread's group, which all belong to
  * one communicator of a host rank. */
 void group_before(const struct local_work *work);

@@ -320,6 +320,141 @@ START_TEST(owners_fold_in_their_order)
 }
 END_TEST
 
+/* ---- groups and streams ---- */
+
+/* By islands and not, collectives and messages, by turns */
+static const struct {
+	enum trial_kind kind;
+	size_t count;
+} grouped[] = {
+	{TRIAL_GATHER, 40},      {TRIAL_ALLREDUCE, 900},
+	{TRIAL_SENDRECV, 9000},  {TRIAL_ALLGATHER, 1},
+	{TRIAL_ALLTOALL, 300},   {TRIAL_REDUCE_SCATTER, 301},
+	{TRIAL_SENDRECV, 20000}, {TRIAL_BROADCAST, 777},
+	{TRIAL_BARRIER, 0},      {TRIAL_ALLTOALLV, 200},
+	{TRIAL_ALLREDUCE, 1200}, {TRIAL_ALLGATHER, 400},
+	{TRIAL_REDUCE, 500},
+};
+#define GROUPED (sizeof(grouped) / sizeof(*grouped))
+
+static void fill_group(struct job_rank *me, struct trial *t,
+		       const struct gadget *g, unsigned seed)
+{
+	for (size_t i = 0; i < GROUPED; i++) {
+		t[i] = (struct trial){.kind = grouped[i].kind,
+				      .type = DICOMM_FLOAT32,
+				      .op = DICOMM_SUM,
+				      .count = grouped[i].count,
+				      .root = (int)i % me->ranks,
+				      .seed = seed + (unsigned)i,
+				      .in_place = i % 4 == 1,
+				      .gadget = g};
+		trial_fill(&t[i], me);
+	}
+}
+
+static void check_group(struct trial *t)
+{
+	for (size_t i = 0; i < GROUPED; i++) {
+		trial_check(&t[i]);
+		trial_free(&t[i]);
+	}
+}
+
+/* On one stream, or on two by turns */
+static void call_group(struct job_rank *me, const struct gadget *g,
+		       const dicomm_stream_t *streams, unsigned seed)
+{
+	struct trial t[GROUPED];
+
+	fill_group(me, t, g, seed);
+	job_barrier();
+	JOB_TRY(dicomm_group_start());
+	for (size_t i = 0; i < GROUPED; i++)
+		JOB_TRY(trial_call(&t[i], streams[i % 2]));
+	JOB_TRY(dicomm_group_end());
+	for (int i = 0; i < 2 && !g; i++)
+		if (streams[i])
+			JOB_TRY(dicomm_host_stream_synchronize(streams[i]));
+	check_group(t);
+}
+
+static void in_groups(struct job_rank *me)
+{
+	dicomm_stream_t a, b;
+
+	join(me, me->arg);
+	JOB_TRY(dicomm_host_stream_create(&a));
+	JOB_TRY(dicomm_host_stream_create(&b));
+	job_doing("a group");
+	call_group(me, NULL, (dicomm_stream_t[]){NULL, NULL}, 1);
+	job_doing("a group on a stream");
+	call_group(me, NULL, (dicomm_stream_t[]){a, a}, 20);
+	job_doing("a group on two streams");
+	call_group(me, NULL, (dicomm_stream_t[]){a, b}, 40);
+	job_doing("a group on a stream and on none");
+	call_group(me, NULL, (dicomm_stream_t[]){a, NULL}, 60);
+	JOB_TRY(dicomm_host_stream_destroy(a));
+	JOB_TRY(dicomm_host_stream_destroy(b));
+}
+
+START_TEST(groups_and_streams_go_by_islands)
+{
+	const struct layout *l = &layouts[_i % LAYOUTS];
+
+	job_run(&(struct job){.run = in_groups,
+			      .arg = (void *)(uintptr_t)l,
+			      .ranks = l->ranks,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {ISLANDS, parts_of(_i, LAYOUTS)}});
+}
+END_TEST
+
+/* A thread may have all ranks of an island, if it calls for them in groups. */
+#define SEATS 2
+
+static void several_in_a_thread(struct job_rank *me)
+{
+	struct trial t[SEATS][GROUPED];
+	struct job_rank seat[SEATS];
+	dicomm_unique_id_t id = job_id();
+
+	go_to_host(me->rank);
+	JOB_TRY(dicomm_group_start());
+	for (int s = 0; s < SEATS; s++) {
+		seat[s] = *me;
+		seat[s].ranks = SEATS * me->ranks;
+		seat[s].rank = SEATS * me->rank + s;
+		JOB_TRY(dicomm_comm_init_rank(&seat[s].comm, seat[s].ranks, id,
+					      seat[s].rank));
+	}
+	JOB_TRY(dicomm_group_end());
+	for (int s = 0; s < SEATS; s++)
+		fill_group(&seat[s], t[s], NULL, 7);
+	JOB_TRY(dicomm_group_start());
+	for (int s = 0; s < SEATS; s++)
+		for (size_t i = 0; i < GROUPED; i++)
+			JOB_TRY(trial_call(&t[s][i], NULL));
+	JOB_TRY(dicomm_group_end());
+	for (int s = 0; s < SEATS; s++)
+		check_group(t[s]);
+	JOB_TRY(dicomm_group_start());
+	for (int s = 0; s < SEATS; s++)
+		JOB_TRY(dicomm_comm_destroy(seat[s].comm));
+	JOB_TRY(dicomm_group_end());
+}
+
+START_TEST(a_thread_calls_for_several_ranks_in_a_group)
+{
+	job_run(&(struct job){.run = several_in_a_thread,
+			      .ranks = 2,
+			      .bare = true,
+			      .timeout_s = 60,
+			      .env = {ISLANDS, parts_of(_i, 1)}});
+}
+END_TEST
+
 /* ---- devices ---- */
 
 #define AT_ONCE 3
@@ -398,6 +533,8 @@ static void on_devices(struct job_rank *me)
 				    .in_place = true,
 				    .seed = 99},
 		     2);
+	job_doing("a group");
+	call_group(me, &g, (dicomm_stream_t[]){g.native, g.native}, 100);
 	JOB_CHECK(!gadget_hangs(&g), "%d calls of the driver would have hung",
 		  gadget_hangs(&g));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
@@ -428,24 +565,37 @@ END_TEST
 /* Bytes of which each enters and leaves an island once, whatever its size */
 #define CROSSING 480000
 
+/* Each of the calls does so, in a group or not, on a stream or on none. */
 static void crossing(struct job_rank *me)
 {
 	_Atomic uint64_t *bytes = job_board();
 	const struct layout *l = me->arg;
-	uint8_t *data = calloc(2, CROSSING);
-	uint64_t before;
+	uint8_t *data = calloc(3, CROSSING);
+	uint64_t before, want = 4 * CROSSING;
+	dicomm_stream_t stream;
 
 	JOB_CHECK(data, "out of memory");
 	join(me, l);
+	JOB_TRY(dicomm_host_stream_create(&stream));
 	before = sent(me);
 	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_SUM,
 				 me->comm, NULL));
+	JOB_TRY(dicomm_group_start());
+	for (int i = 0; i < 2; i++)
+		JOB_TRY(dicomm_allreduce(
+			data + i * CROSSING, data + i * CROSSING, CROSSING,
+			DICOMM_UINT8, DICOMM_SUM, me->comm, NULL));
+	JOB_TRY(dicomm_group_end());
+	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_SUM,
+				 me->comm, stream));
+	JOB_TRY(dicomm_host_stream_synchronize(stream));
+	JOB_TRY(dicomm_host_stream_destroy(stream));
 	atomic_fetch_add(&bytes[l->host[me->rank]], sent(me) - before);
 	job_barrier();
-	JOB_CHECK(bytes[l->host[me->rank]] == CROSSING,
-		  "%llu bytes leave the island of rank %d, not %d",
+	JOB_CHECK(bytes[l->host[me->rank]] == want,
+		  "%llu bytes leave the island of rank %d, not %llu",
 		  (unsigned long long)bytes[l->host[me->rank]], me->rank,
-		  CROSSING);
+		  (unsigned long long)want);
 	free(data);
 }
 
@@ -853,6 +1003,13 @@ int main(void)
 	tcase_add_loop_test(tc, a_death_is_named_and_shrink_makes_islands_anew,
 			    9, 12);
 	tcase_add_loop_test(tc, an_abort_ends_what_waits_in_an_island, 0, 6);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("groups");
+	tcase_set_timeout(tc, 400);
+	tcase_add_loop_test(tc, groups_and_streams_go_by_islands, 0,
+			    2 * LAYOUTS);
+	tcase_add_loop_test(tc, a_thread_calls_for_several_ranks_in_a_group, 0,
+			    2);
 	suite_add_tcase(s, tc);
 	prompt_add(s);
 	return runner_main(s);
