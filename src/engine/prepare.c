@@ -302,10 +302,12 @@ static dicomm_result_t find_kernels(struct prepared *e,
 	return DICOMM_SUCCESS;
 }
 
-/* Calls that have no algorithm: one step. */
+/* Calls that have no algorithm: one step; an average that this library itself
+ * makes of sums of several ranks is also divided. */
 static dicomm_result_t plan_one_step(struct prepared *e,
 				     struct dicomm_comm *comm,
-				     const struct call *call)
+				     const struct call *call,
+				     const struct shape *shape)
 {
 	struct span send = plan_block(PLAN_SEND, 0);
 	struct span recv = plan_block(PLAN_RECV, 0);
@@ -318,6 +320,10 @@ static dicomm_result_t plan_one_step(struct prepared *e,
 	} else {
 		e->plan.whole = comm->dev; /* one kernel */
 		plan_reduce(&e->plan, recv, send, recv);
+		if (shape->prescale)
+			plan_scale(&e->plan, recv, recv);
+		if (shape->postdivide)
+			plan_divide(&e->plan, recv, recv);
 	}
 	return plan_finish(&e->plan);
 }
@@ -400,7 +406,7 @@ static dicomm_result_t make(struct prepared *e, struct dicomm_comm *comm,
 	TRY(find_kernels(e, comm, call, &shape));
 	if (call->function >= COLL_KINDS) {
 		e->class = TP_POINT_TO_POINT;
-		TRY(plan_one_step(e, comm, call));
+		TRY(plan_one_step(e, comm, call, &shape));
 	} else {
 		e->class = TP_COLLECTIVE;
 		bytes = size_for_selection(comm, call, e->elem_bytes);

@@ -51,7 +51,7 @@ static size_t room(const struct job *j)
 static bool swaps(const struct job *j)
 {
 	return j->coll == COLL_ALLREDUCE && j->is->islands == 2 &&
-	       !j->is->equal && j->op != DICOMM_AVG && !j->captured;
+	       !j->is->equal && !j->captured;
 }
 
 /* Where an owner has the sum of a piece: in the result, or in scratch */
@@ -254,54 +254,201 @@ static dicomm_result_t make_call(const struct job *j, uint32_t round,
 	return DICOMM_SUCCESS;
 }
 
-/* What two unequal islands do instead of an all-reduce for each piece. A rank
- * does its calls one after the other, so one with several pieces would hold up
- * the owners of the others. Here all owners send each other their sums at once,
- * as many bytes, and each adds them up; two terms in either order are one
- * sum. */
+/* ---- between unequal islands ---- */
+
+/*
+ * A rank does its calls one after the other, so one with several pieces would
+ * hold up the owners of the others. So in an all-gather, a reduce-scatter and
+ * an all-reduce of two islands, one call has all that ranks send each other, as
+ * few bytes as otherwise, and each adds up what it got. Whoever has a sum has
+ * it alone, or there are two terms, which in either order are one sum.
+ */
+static bool is_direct(const struct job *j)
+{
+	return swaps(j) || (!j->is->equal && (j->coll == COLL_ALLGATHER ||
+					      j->coll == COLL_REDUCE_SCATTER));
+}
+
+/* Begins an all-to-all of nothing yet, the first of the calls. */
+static dicomm_result_t make_direct(const struct job *j, const void *send,
+				   void *recv, struct item *item)
+{
+	size_t ranks = (size_t)j->is->comm->ranks;
+	size_t *room = calloc(4 * ranks, sizeof(*room));
+
+	if (!room)
+		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
+	item->counts = room;
+	item->call = (struct call){.kind = &planned_kind,
+				   .function = COLL_ALLTOALLV,
+				   .type = j->type,
+				   .root = -1,
+				   .send = send,
+				   .recv = recv,
+				   .send_counts = room,
+				   .send_displs = room + ranks,
+				   .recv_counts = room + 2 * ranks,
+				   .recv_displs = room + 3 * ranks};
+	return DICOMM_SUCCESS;
+}
+
+static void add_sent(const struct job *j, struct item *item, uint32_t to,
+		     size_t count, size_t displ)
+{
+	item->counts[to] = count;
+	item->counts[(size_t)j->is->comm->ranks + to] = displ;
+}
+
+static void add_received(const struct job *j, struct item *item, uint32_t from,
+			 size_t count, size_t displ)
+{
+	size_t ranks = (size_t)j->is->comm->ranks;
+
+	item->counts[2 * ranks + from] = count;
+	item->counts[3 * ranks + from] = displ;
+}
+
+/* recv = recv op send, and an average is divided if this is the last. */
+static void make_sum(const struct job *j, const void *send, void *recv,
+		     size_t count, bool last, struct item *item)
+{
+	item->call =
+		(struct call){.kind = &planned_kind,
+			      .function = CALL_REDUCE_LOCAL,
+			      .type = j->type,
+			      .op = last ? j->op : (dicomm_redop_t)inner_op(j),
+			      .root = -1,
+			      .count = count,
+			      .send = send,
+			      .recv = recv};
+}
+
 static dicomm_result_t make_swap(const struct job *j, struct item *items,
 				 uint32_t *n)
 {
 	const struct island *is = j->is;
-	size_t ranks = (size_t)is->comm->ranks;
-	size_t *room = calloc(3 * ranks, sizeof(*room));
-	struct call *swap = &items[0].call;
+	const uint8_t *from = island_job_is_alone(j) ? j->send : j->recv;
+	uint8_t *to = others_of(j, j->me);
 
-	if (!room)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
-	*swap = (struct call){.kind = &planned_kind,
-			      .function = COLL_ALLTOALLV,
-			      .type = j->type,
-			      .root = -1,
-			      .send = island_job_is_alone(j) ? j->send
-							     : j->recv,
-			      .recv = others_of(j, 0),
-			      .send_counts = room,
-			      .send_displs = room + ranks,
-			      .recv_counts = room,
-			      .recv_displs = room + 2 * ranks};
-	items[0].counts = room;
+	TRY(make_direct(j, from, to, &items[0]));
 	*n = 1;
 	for (uint32_t p = j->me; p < is->pieces; p += j->size) {
 		uint32_t peer = island_owner(is, 1 - is->mine, p);
 		size_t at = cut(j, p) * j->elem;
 
-		room[peer] = length(j, p);
-		room[ranks + peer] = at;
-		room[2 * ranks + peer] =
-			(size_t)(others_of(j, p) - others_of(j, 0));
-		items[(*n)++].call = (struct call){
-			.kind = &planned_kind,
-			.function = CALL_REDUCE_LOCAL,
-			.type = j->type,
-			.op = j->op,
-			.root = -1,
-			.count = length(j, p),
-			.send = adds_own(j) ? j->send + at : others_of(j, p),
-			.recv = j->recv + at};
+		add_sent(j, &items[0], peer, length(j, p), at);
+		add_received(j, &items[0], peer, length(j, p),
+			     (size_t)(others_of(j, p) - to));
+		make_sum(j, adds_own(j) ? j->send + at : others_of(j, p),
+			 j->recv + at, length(j, p), true, &items[(*n)++]);
 	}
 	return DICOMM_SUCCESS;
 }
+
+/* Each rank sends its block to the owner of its number in each other island. */
+static dicomm_result_t make_gathered(const struct job *j, struct item *items,
+				     uint32_t *n)
+{
+	const struct island *is = j->is;
+	uint32_t me = (uint32_t)is->comm->rank;
+
+	TRY(make_direct(j, j->send, j->recv, &items[0]));
+	*n = 1;
+	for (uint32_t i = 0; i < is->islands; i++)
+		if (i != is->mine)
+			add_sent(j, &items[0], island_owner(is, i, j->me),
+				 j->count, 0);
+	for (uint32_t r = 0; r < (uint32_t)is->comm->ranks; r++)
+		if (is->of[r] != is->mine && is_mine(j, is->index[r]))
+			add_received(j, &items[0], r, j->count,
+				     r * stride_bytes(j));
+	if (j->send == j->recv + me * stride_bytes(j))
+		return DICOMM_SUCCESS;
+	add_sent(j, &items[0], me, j->count, 0);
+	add_received(j, &items[0], me, j->count, me * stride_bytes(j));
+	return DICOMM_SUCCESS;
+}
+
+/* Where an owner has what its island adds to the block of a rank, from the
+ * first byte of all of them */
+static size_t partial_at(const struct job *j, uint32_t rank)
+{
+	const struct island *is = j->is;
+	uint32_t number = is->index[rank];
+
+	if (island_job_is_alone(j))
+		return rank * stride_bytes(j);
+	return (first_slot(j, number) + numbered(is, number, is->of[rank])) *
+	       block_bytes(j);
+}
+
+/* Is what this island adds to this rank's block where the result is to be? */
+static bool is_partial_in_place(const struct job *j)
+{
+	return island_job_is_alone(j) &&
+	       j->recv == j->send + partial_at(j, (uint32_t)j->is->comm->rank);
+}
+
+/* Bytes of scratch for what this island adds; behind them is what the others
+ * add, one block each. */
+static size_t own_partials(const struct job *j)
+{
+	return island_job_is_alone(j) ? 0
+				      : first_slot(j, j->is->pieces + j->size) *
+						block_bytes(j);
+}
+
+/* Of several other islands, what they add comes into scratch, and what this one
+ * adds is copied to the result by the second call. Of one, the result has room
+ * for it. */
+static dicomm_result_t make_scattered(const struct job *j, struct item *items,
+				      uint32_t *n)
+{
+	const struct island *is = j->is;
+	const uint8_t *from = island_job_is_alone(j) ? j->send : j->scratch;
+	bool in_place = is_partial_in_place(j), two = is->islands == 2;
+	uint32_t me = (uint32_t)is->comm->rank, got = 0;
+	uint8_t *to = two && !in_place ? j->recv : j->scratch + own_partials(j);
+
+	TRY(make_direct(j, from, to, &items[0]));
+	*n = 1;
+	for (uint32_t r = 0; r < (uint32_t)is->comm->ranks; r++)
+		if (is->of[r] != is->mine && is_mine(j, is->index[r]))
+			add_sent(j, &items[0], r, j->count, partial_at(j, r));
+	for (uint32_t i = 0; i < is->islands; i++)
+		if (i != is->mine)
+			add_received(j, &items[0], island_owner(is, i, j->me),
+				     j->count, got++ * block_bytes(j));
+	if (!two) {
+		TRY(make_direct(j, from, j->recv, &items[1]));
+		*n = 2;
+	}
+	if (!two && !in_place) {
+		add_sent(j, &items[1], me, j->count, partial_at(j, me));
+		add_received(j, &items[1], me, j->count, 0);
+	}
+	for (uint32_t i = 0; i < got; i++)
+		make_sum(j,
+			 two && !in_place ? from + partial_at(j, me)
+					  : to + i * block_bytes(j),
+			 j->recv, j->count, i + 1 == got, &items[(*n)++]);
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t make_direct_calls(const struct job *j,
+					 struct item *items, uint32_t *n)
+{
+	switch (j->coll) {
+	case COLL_ALLGATHER:
+		return make_gathered(j, items, n);
+	case COLL_REDUCE_SCATTER:
+		return make_scattered(j, items, n);
+	default:
+		return make_swap(j, items, n);
+	}
+}
+
+/* ---- between equal islands, or piece by piece ---- */
 
 static dicomm_result_t fill_piece(const struct job *j, uint32_t piece,
 				  struct call *call, size_t **counts)
@@ -406,7 +553,7 @@ static between_fn *fill_of(const struct job *j)
 /* Most calls between islands */
 static uint32_t most_calls(const struct job *j)
 {
-	return j->is->pieces + 1;
+	return j->is->pieces + j->is->islands + 1;
 }
 
 /* Makes the calls between islands: `items` has room for the most. */
@@ -418,8 +565,12 @@ static dicomm_result_t make_calls(const struct job *j, struct item *items,
 	*n = 0;
 	for (uint32_t i = 0; i < most_calls(j); i++)
 		items[i] = (struct item){.comm = j->is->comm};
-	if (swaps(j))
-		return make_swap(j, items, n);
+	if (is_direct(j)) {
+		status = make_direct_calls(j, items, n);
+		while (status != DICOMM_SUCCESS && *n)
+			free(items[--*n].counts);
+		return status;
+	}
 	while (*n < j->is->rounds && status == DICOMM_SUCCESS) {
 		status = make_call(j, *n, fill_of(j), &items[*n].call,
 				   &items[*n].counts);
@@ -474,8 +625,9 @@ size_t island_steps_scratch(const struct job *j)
 	if ((j->coll == COLL_REDUCE && j->is->comm->rank != j->root) ||
 	    (swaps(j) && !adds_own(j)))
 		return ((j->is->pieces - 1) / j->size + 1) * room(j);
-	if (j->coll == COLL_REDUCE_SCATTER && !island_job_is_alone(j))
-		return first_slot(j, j->is->pieces + j->size) * block_bytes(j);
+	if (j->coll == COLL_REDUCE_SCATTER)
+		return own_partials(j) +
+		       (is_direct(j) ? j->is->islands - 1 : 0) * block_bytes(j);
 	return 0;
 }
 

@@ -565,43 +565,93 @@ END_TEST
 /* Bytes of which each enters and leaves an island once, whatever its size */
 #define CROSSING 480000
 
+static void check_crossing(struct job_rank *me, const char *what,
+			   uint64_t before, uint64_t want)
+{
+	_Atomic uint64_t *bytes = job_board();
+	int host = ((const struct layout *)me->arg)->host[me->rank];
+
+	atomic_fetch_add(&bytes[host], sent(me) - before);
+	job_barrier();
+	JOB_CHECK(bytes[host] == want,
+		  "%s: %llu bytes leave the island of rank %d, not %llu", what,
+		  (unsigned long long)bytes[host], me->rank,
+		  (unsigned long long)want);
+	job_barrier();
+	atomic_store(&bytes[host], 0);
+	job_barrier();
+}
+
 /* Each of the calls does so, in a group or not, on a stream or on none. */
 static void crossing(struct job_rank *me)
 {
-	_Atomic uint64_t *bytes = job_board();
-	const struct layout *l = me->arg;
 	uint8_t *data = calloc(3, CROSSING);
-	uint64_t before, want = 4 * CROSSING;
+	uint64_t before;
 	dicomm_stream_t stream;
 
 	JOB_CHECK(data, "out of memory");
-	join(me, l);
+	join(me, me->arg);
 	JOB_TRY(dicomm_host_stream_create(&stream));
 	before = sent(me);
 	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_SUM,
 				 me->comm, NULL));
+	check_crossing(me, "a call", before, CROSSING);
+	before = sent(me);
 	JOB_TRY(dicomm_group_start());
 	for (int i = 0; i < 2; i++)
 		JOB_TRY(dicomm_allreduce(
 			data + i * CROSSING, data + i * CROSSING, CROSSING,
 			DICOMM_UINT8, DICOMM_SUM, me->comm, NULL));
 	JOB_TRY(dicomm_group_end());
-	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_SUM,
+	check_crossing(me, "a group", before, 2 * CROSSING);
+	before = sent(me);
+	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_AVG,
 				 me->comm, stream));
 	JOB_TRY(dicomm_host_stream_synchronize(stream));
+	check_crossing(me, "a stream", before, CROSSING);
 	JOB_TRY(dicomm_host_stream_destroy(stream));
-	atomic_fetch_add(&bytes[l->host[me->rank]], sent(me) - before);
-	job_barrier();
-	JOB_CHECK(bytes[l->host[me->rank]] == want,
-		  "%llu bytes leave the island of rank %d, not %llu",
-		  (unsigned long long)bytes[l->host[me->rank]], me->rank,
-		  (unsigned long long)want);
+	free(data);
+}
+
+/* Of an all-gather, the blocks of an island leave it; of a reduce-scatter, the
+ * sums for the other ranks do. */
+static void crossing_blocks(struct job_rank *me)
+{
+	const struct layout *l = me->arg;
+	size_t block = CROSSING / MOST, own = 0;
+	uint8_t *data = calloc(2, CROSSING);
+	uint64_t before;
+
+	JOB_CHECK(data, "out of memory");
+	join(me, l);
+	for (int r = 0; r < l->ranks; r++)
+		own += l->host[r] == l->host[me->rank];
+	before = sent(me);
+	JOB_TRY(dicomm_allgather(data, data + CROSSING, block, DICOMM_UINT8,
+				 me->comm, NULL));
+	check_crossing(me, "an all-gather", before, own * block);
+	before = sent(me);
+	JOB_TRY(dicomm_reduce_scatter(data, data + CROSSING, block,
+				      DICOMM_UINT8, DICOMM_AVG, me->comm,
+				      NULL));
+	check_crossing(me, "a reduce-scatter", before,
+		       ((size_t)l->ranks - own) * block);
 	free(data);
 }
 
 START_TEST(a_byte_crosses_the_boundary_once)
 {
 	job_run(&(struct job){.run = crossing,
+			      .arg = &layouts[_i % 4],
+			      .ranks = layouts[_i % 4].ranks,
+			      .bare = true,
+			      .env = {ISLANDS, parts_of(_i, 4)}});
+}
+END_TEST
+
+START_TEST(a_block_crosses_the_boundary_once)
+{
+	job_run(&(struct job){.run = crossing_blocks,
 			      .arg = &layouts[_i % 4],
 			      .ranks = layouts[_i % 4].ranks,
 			      .bare = true,
@@ -985,9 +1035,6 @@ int main(void)
 			    2 * LAYOUTS);
 	tcase_add_test(tc, one_island_is_enough);
 	tcase_add_loop_test(tc, owners_fold_in_their_order, 0, 2);
-	tcase_add_loop_test(tc, ranks_of_mock_devices_follow_their_streams, 0,
-			    4);
-	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 8);
 	tcase_add_loop_test(tc,
 			    blocks_inside_an_island_go_by_the_vendors_library,
 			    0, LAYOUTS);
@@ -1004,12 +1051,19 @@ int main(void)
 			    9, 12);
 	tcase_add_loop_test(tc, an_abort_ends_what_waits_in_an_island, 0, 6);
 	suite_add_tcase(s, tc);
-	tc = tcase_create("groups");
+	tc = tcase_create("ways");
 	tcase_set_timeout(tc, 400);
+	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 8);
+	tcase_add_loop_test(tc, a_block_crosses_the_boundary_once, 0, 8);
 	tcase_add_loop_test(tc, groups_and_streams_go_by_islands, 0,
 			    2 * LAYOUTS);
 	tcase_add_loop_test(tc, a_thread_calls_for_several_ranks_in_a_group, 0,
 			    2);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("devices");
+	tcase_set_timeout(tc, 400);
+	tcase_add_loop_test(tc, ranks_of_mock_devices_follow_their_streams, 0,
+			    4);
 	suite_add_tcase(s, tc);
 	prompt_add(s);
 	return runner_main(s);
