@@ -361,18 +361,21 @@ static void check_group(struct trial *t)
 	}
 }
 
-/* On one stream, or on two by turns */
+/* On one stream, or on two by turns; in a group, or one call after the other */
 static void call_group(struct job_rank *me, const struct gadget *g,
-		       const dicomm_stream_t *streams, unsigned seed)
+		       const dicomm_stream_t *streams, unsigned seed,
+		       bool group)
 {
 	struct trial t[GROUPED];
 
 	fill_group(me, t, g, seed);
 	job_barrier();
-	JOB_TRY(dicomm_group_start());
+	if (group)
+		JOB_TRY(dicomm_group_start());
 	for (size_t i = 0; i < GROUPED; i++)
 		JOB_TRY(trial_call(&t[i], streams[i % 2]));
-	JOB_TRY(dicomm_group_end());
+	if (group)
+		JOB_TRY(dicomm_group_end());
 	for (int i = 0; i < 2 && !g; i++)
 		if (streams[i])
 			JOB_TRY(dicomm_host_stream_synchronize(streams[i]));
@@ -387,13 +390,16 @@ static void in_groups(struct job_rank *me)
 	JOB_TRY(dicomm_host_stream_create(&a));
 	JOB_TRY(dicomm_host_stream_create(&b));
 	job_doing("a group");
-	call_group(me, NULL, (dicomm_stream_t[]){NULL, NULL}, 1);
+	call_group(me, NULL, (dicomm_stream_t[]){NULL, NULL}, 1, true);
 	job_doing("a group on a stream");
-	call_group(me, NULL, (dicomm_stream_t[]){a, a}, 20);
+	call_group(me, NULL, (dicomm_stream_t[]){a, a}, 20, true);
 	job_doing("a group on two streams");
-	call_group(me, NULL, (dicomm_stream_t[]){a, b}, 40);
+	call_group(me, NULL, (dicomm_stream_t[]){a, b}, 40, true);
 	job_doing("a group on a stream and on none");
-	call_group(me, NULL, (dicomm_stream_t[]){a, NULL}, 60);
+	call_group(me, NULL, (dicomm_stream_t[]){a, NULL}, 60, true);
+	job_doing("a group on some ranks");
+	call_group(me, NULL, (dicomm_stream_t[]){NULL, NULL}, 80,
+		   me->rank % 3 != 1);
 	JOB_TRY(dicomm_host_stream_destroy(a));
 	JOB_TRY(dicomm_host_stream_destroy(b));
 }
@@ -533,8 +539,11 @@ static void on_devices(struct job_rank *me)
 				    .in_place = true,
 				    .seed = 99},
 		     2);
+	job_doing("a group on some ranks");
+	call_group(me, &g, (dicomm_stream_t[]){g.native, g.native}, 120,
+		   me->rank % 3 != 1);
 	job_doing("a group");
-	call_group(me, &g, (dicomm_stream_t[]){g.native, g.native}, 100);
+	call_group(me, &g, (dicomm_stream_t[]){g.native, g.native}, 100, true);
 	JOB_CHECK(!gadget_hangs(&g), "%d calls of the driver would have hung",
 		  gadget_hangs(&g));
 	JOB_TRY(dicomm_comm_destroy(me->comm));
