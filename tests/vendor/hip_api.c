@@ -106,6 +106,8 @@ SAME_SIZE(char[64], hipIpcMemHandle_t);
 	_Static_assert((int)(ours) == (int)(theirs), #theirs)
 EQUAL(HIP_SUCCESS_, hipSuccess);
 EQUAL(HIP_OUT_OF_MEMORY, hipErrorOutOfMemory);
+EQUAL(HIP_NO_DEVICE, hipErrorNoDevice);
+EQUAL(HIP_INVALID_DEVICE, hipErrorInvalidDevice);
 EQUAL(HIP_INVALID_IMAGE, hipErrorInvalidImage);
 EQUAL(HIP_NO_BINARY_FOR_GPU, hipErrorNoBinaryForGpu);
 EQUAL(HIP_OBJECT_INIT_FAILED, hipErrorSharedObjectInitFailed);

@@ -176,8 +176,12 @@ static int hip_load(char *why, size_t len)
 	find_hsa();
 	if (!error)
 		error = api.device_count(&n);
+	/* ROCm 5 says the second one where there is no device. */
 	if (error) {
-		snprintf(why, len, "the HIP runtime does not start: %s (%d)",
+		snprintf(why, len, "the HIP runtime %s: %s (%d)",
+			 error == HIP_NO_DEVICE || error == HIP_INVALID_DEVICE
+				 ? "has no device"
+				 : "does not start",
 			 hip_error_text(error), error);
 		return 0;
 	}
