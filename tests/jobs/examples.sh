@@ -8,17 +8,20 @@ bad=0
 
 # Start an example as that many processes; its output goes to $out/RANK. The
 # port may be taken: try others, but look at nothing else than the first lines.
-run() { # name, ranks
+run() { # name, ranks, arguments
+	name=$1
+	ranks=$2
+	shift 2
 	try=0
 	while [ $try -lt 3 ]; do
 		port=$((20000 + ($$ * 7 + try * 1000) % 12000))
 		pids=
 		rank=0
-		while [ $rank -lt "$2" ]; do
-			DICOMM_RANK=$rank DICOMM_SIZE=$2 DICOMM_COMM_KEY=test \
+		while [ $rank -lt "$ranks" ]; do
+			DICOMM_RANK=$rank DICOMM_SIZE=$ranks DICOMM_COMM_KEY=test \
 			DICOMM_COMM_ID=127.0.0.1:$port \
 			DICOMM_BOOTSTRAP_TIMEOUT=20 DICOMM_TIMEOUT_MS=20000 \
-				"examples/$1" >"$out/$rank" 2>"$out/$rank.err" &
+				"examples/$name" "$@" >"$out/$rank" 2>"$out/$rank.err" &
 			pids="$pids $!"
 			rank=$((rank + 1))
 		done
@@ -31,7 +34,7 @@ run() { # name, ranks
 		try=$((try + 1))
 	done
 	if [ $failed -eq 1 ]; then
-		echo "examples/$1 with $2 ranks failed:"
+		echo "examples/$name $* with $ranks ranks failed:"
 		cat "$out"/*.err
 		bad=1
 	fi
@@ -70,6 +73,28 @@ expect several_ranks_one_process 0 "4 ranks in one thread, 0 wrong"
 run kv_put 2
 expect kv_put 0 "prefill: 64 blocks of 131072 bytes put"
 expect kv_put 1 "decode: 64 blocks in order, 0 values wrong"
+
+# Degrees and sizes that divide each other, and such that do not; fewer heads
+# than ranks
+run kv_pages 6 --tokens 150
+pages() { # rank...
+	for rank; do
+		for way in plan puts sends; do
+			expect kv_pages "$rank" \
+				"rank $rank: by $way, 0 elements wrong"
+		done
+	done
+}
+pages 4 5
+run kv_pages 5 --prefill 2 --from-page 7 --to-page 24 --heads 2 --tokens 50 \
+	--width 16
+pages 2 3 4
+if examples/kv_pages --heads none 2>"$out/0" ||
+	! grep -qxF -- '--heads: "none" is no number from 1 to 1048576' \
+		"$out/0"; then
+	echo "examples/kv_pages does not name a bad number: $(cat "$out/0")"
+	bad=1
+fi
 
 run stage_boundary 6
 for rank in 4 5; do
