@@ -15,9 +15,12 @@ bool drafting_open(struct drafting *g, struct job *j)
 	g->route = calloc(MODEL_UNITS_MOST, sizeof(*g->route));
 	g->experts = 1;
 	g->node_first = calloc(j->fleet.nodes, sizeof(*g->node_first));
+	g->routes = calloc(j->fleet.nodes, sizeof(*g->routes));
+	g->sums = calloc(j->fleet.nodes, 2 * sizeof(*g->sums));
+	g->at = calloc(j->fleet.ranks, sizeof(*g->at));
 	g->carried = calloc(j->fleet.nodes, 4 * sizeof(*g->carried));
 	if (g->memo && g->stage && g->scratch && g->route && g->node_first &&
-	    g->carried)
+	    g->routes && g->sums && g->at && g->carried)
 		return true;
 	drafting_close(g);
 	return false;
@@ -34,6 +37,9 @@ void drafting_close(struct drafting *g)
 	free(g->scratch);
 	free(g->route);
 	free(g->node_first);
+	free(g->routes);
+	free(g->sums);
+	free(g->at);
 	free(g->carried);
 	*g = (struct drafting){0};
 }

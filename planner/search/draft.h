@@ -63,6 +63,9 @@ struct drafting {
 	struct layers_stage *stage; /* of the line in work; owned */
 	double *scratch;            /* owned */
 	int *node_first;            /* [node]; owned */
+	int *routes;                /* [node]: crowd_routes(); owned */
+	int *sums;                  /* [2 * nodes], of experts; owned */
+	int *at;                    /* [rank]: stages of lines; owned */
 	double *carried;            /* [4 * nodes]; owned */
 	double slack;
 	bool tight;       /* memory decided the line in work */

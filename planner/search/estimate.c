@@ -473,13 +473,43 @@ static bool may_share(const struct drafting *g, const struct draft *d,
 	return true;
 }
 
+/* Stages whose experts are on several nodes share the ways of these. */
+static void crowd_routes(struct drafting *g, const struct draft *d)
+{
+	const struct fleet *f = &g->job->fleet;
+	const uint32_t *node_of = f->links->node_of;
+	int *seen = g->sums, n = 0;
+
+	memset(g->routes, 0, f->nodes * sizeof(*g->routes));
+	memset(seen, 0, f->nodes * sizeof(*seen));
+	for (int i = 0; i < d->lines; i += g->experts) {
+		const struct draft_line *l = &d->line[i];
+
+		for (int s = 0; s < l->teams; s++) {
+			uint32_t home = node_of[l->team[s].rank];
+			bool apart = false;
+
+			n++;
+			for (int e = 1; e < g->experts; e++)
+				apart |= node_of[l[e].team[s].rank] != home;
+			for (int e = 0; apart && e < g->experts; e++) {
+				uint32_t node = node_of[l[e].team[s].rank];
+
+				g->routes[node] += seen[node] != n;
+				seen[node] = n;
+			}
+		}
+	}
+}
+
 /* Of the lines from l on that share experts: how long their tokens travel. */
 static bool find_routes(struct drafting *g, const struct draft_line *l)
 {
 	int n = g->experts;
 	struct route_team *team = calloc((size_t)n, sizeof(*team));
+	int *others = calloc((size_t)n, sizeof(*others));
 	uint32_t *rank = NULL;
-	bool good = team && l->teams <= MODEL_UNITS_MOST;
+	bool good = team && others && l->teams <= MODEL_UNITS_MOST;
 
 	for (int s = 0; good && s < l->teams; s++) {
 		int tp = l->team[s].tp;
@@ -495,13 +525,16 @@ static bool find_routes(struct drafting *g, const struct draft_line *l)
 				rank[e * tp + r] =
 					l[e].team[s].rank + (uint32_t)r;
 			team[e] = (struct route_team){rank + e * tp, tp};
+			others[e] = g->routes[g->job->fleet.links
+						      ->node_of[rank[e * tp]]];
 		}
 		g->route[s] =
-			route_seconds(g->job, team, NULL, n, l->micro_batch);
+			route_seconds(g->job, team, others, n, l->micro_batch);
 		good = !isnan(g->route[s]);
 	}
 	free(rank);
 	free(team);
+	free(others);
 	return good;
 }
 
@@ -541,6 +574,13 @@ static double way_of(const struct fleet *f, struct draft_team team, int crowd)
 	return fmin(nic / crowd, own);
 }
 
+static double inside_of(const struct fleet *f, struct draft_team team)
+{
+	const struct links_class *c = &fleet_kind(f, team.rank)->class;
+
+	return c->inside ? (double)c->inside * team.tp : INFINITY;
+}
+
 /* Stages on the node of a line's stage that begin with other units. */
 static void count_crowds(struct drafting *g, const struct draft *d)
 {
@@ -569,55 +609,129 @@ static void count_crowds(struct drafting *g, const struct draft *d)
 	}
 }
 
-/* Experts that are spread are summed by fewer, and those of one node at the
- * same time: what a byte of them is worth, beside one that all sum. */
-static double expert_copies(const struct drafting *g, const struct draft *d,
-			    int line, int stage)
+/* Where each line holds a unit: g->at. False: all are where they were. */
+static bool find_stages(struct drafting *g, const struct draft *d, int unit)
 {
-	const uint32_t *node_of = g->job->fleet.links->node_of;
-	int first = line - line % g->experts, same = 0;
-	double all = d->lines, own = all / g->experts;
+	bool moved = !unit;
 
-	if (g->experts == 1)
-		return 1;
-	for (int e = 0; e < g->experts; e++)
-		same += node_of[d->line[first + e].team[stage].rank] ==
-			node_of[d->line[line].team[stage].rank];
-	return same * ((own - 1) / own) / ((all - 1) / all);
+	for (int i = 0; i < d->lines; i++) {
+		if (!unit)
+			g->at[i] = 0;
+		while (d->line[i].last[g->at[i]] < unit) {
+			g->at[i]++;
+			moved = true;
+		}
+	}
+	return moved;
+}
+
+static uint32_t node_at(const struct drafting *g, const struct draft *d, int i)
+{
+	return g->job->fleet.links->node_of[d->line[i].team[g->at[i]].rank];
+}
+
+/* On how many nodes are lines that have the same experts as line `at`? Each of
+ * them is counted in crowd, if there are several; seen has no `mark` yet. */
+static int spread_of(const struct drafting *g, const struct draft *d, int at,
+		     int *seen, int mark, int *crowd)
+{
+	int nodes = 0;
+
+	for (int i = at; i < d->lines; i += g->experts) {
+		uint32_t n = node_at(g, d, i);
+
+		nodes += seen[n] != mark;
+		seen[n] = mark;
+	}
+	for (int i = at; crowd && nodes > 1 && i < d->lines; i += g->experts) {
+		uint32_t n = node_at(g, d, i);
+
+		crowd[n] += seen[n] == mark;
+		seen[n] = 0;
+	}
+	return nodes;
+}
+
+/* Of a unit's experts, summed by the lines that have the same ones: seconds of
+ * a byte in the slowest of these sums. Those of any lines of a node share its
+ * way, as in planner/cost/cost.c; of one sum, a node sends its part once. */
+static double seconds_of_experts(struct drafting *g, const struct draft *d)
+{
+	const struct fleet *f = &g->job->fleet;
+	int *crowd = g->sums, *seen = g->sums + f->nodes;
+	double most = 0, own = d->lines / g->experts;
+
+	memset(g->sums, 0, 2 * f->nodes * sizeof(*g->sums));
+	for (int at = 0; at < g->experts; at++)
+		spread_of(g, d, at, seen, at + 1, crowd);
+	for (int at = 0; at < g->experts; at++) {
+		double nodes =
+			spread_of(g, d, at, seen, g->experts + at + 1, NULL);
+
+		for (int i = at; i < d->lines; i += g->experts) {
+			struct draft_team team = d->line[i].team[g->at[i]];
+			uint32_t n = node_at(g, d, i);
+			double s = (own - 1) / own / inside_of(f, team);
+
+			if (nodes > 1)
+				s = fmax(s, (nodes - 1) / nodes /
+						    way_of(f, team,
+							   g->node_first[n] *
+								   crowd[n]));
+			most = fmax(most, s);
+		}
+	}
+	return most;
+}
+
+/* Of each unit: bytes per second of the slowest of its owners; and seconds of a
+ * byte of experts that some of them have. */
+struct sync {
+	double rate[MODEL_UNITS_MOST], experts[MODEL_UNITS_MOST];
+	bool apart[MODEL_UNITS_MOST];
+};
+
+static void find_rates(struct drafting *g, const struct draft *d,
+		       struct sync *y)
+{
+	const struct fleet *f = &g->job->fleet;
+	int units = model_units(&g->job->model);
+
+	for (int u = 0; u < units; u++) {
+		if (!find_stages(g, d, u)) {
+			y->rate[u] = y->rate[u - 1];
+			y->apart[u] = y->apart[u - 1];
+			y->experts[u] = y->experts[u - 1];
+			continue;
+		}
+		y->rate[u] = INFINITY;
+		y->apart[u] = false;
+		for (int i = 0; i < d->lines; i++) {
+			uint32_t n = node_at(g, d, i);
+			double way = way_of(f, d->line[i].team[g->at[i]],
+					    g->node_first[n]);
+
+			y->rate[u] = fmin(y->rate[u], way);
+			y->apart[u] |= n != node_at(g, d, 0);
+		}
+		y->experts[u] = g->experts > 1 ? seconds_of_experts(g, d) : 0;
+	}
 }
 
 /* Each unit is summed as fast as the slowest of its owners can. */
 static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 {
 	const struct fleet *f = &g->job->fleet;
-	int units = model_units(&g->job->model), n = d->lines;
-	double rate[MODEL_UNITS_MOST], most = 0;
-	double volume = 2.0 * (n - 1) / n * (zero == 3 ? 1.5 : 1);
+	int n = d->lines;
+	double size = g->job->model.element * (zero == 3 ? 3.0 : 2.0), most = 0;
+	double all = size * (n - 1) / n;
 	const struct table *t;
-	uint32_t home[MODEL_UNITS_MOST];
-	bool apart[MODEL_UNITS_MOST];
+	struct sync y;
 
 	if (n < 2)
 		return 0;
 	count_crowds(g, d);
-	for (int u = 0; u < units; u++) {
-		rate[u] = INFINITY;
-		apart[u] = false;
-	}
-	for (int i = 0; i < n; i++) {
-		const struct draft_line *l = &d->line[i];
-
-		for (int s = 0, u = 0; s < l->teams; s++) {
-			uint32_t node = f->links->node_of[l->team[s].rank];
-			double way = way_of(f, l->team[s], g->node_first[node]);
-
-			for (; u <= l->last[s]; u++) {
-				rate[u] = fmin(rate[u], way);
-				apart[u] |= i > 0 && home[u] != node;
-				home[u] = node;
-			}
-		}
-	}
+	find_rates(g, d, &y);
 	t = table_of(g->job, kind_of(g, d->line[0].team[0].rank),
 		     d->line[0].team[0].tp, d->line[0].micro_batch, g->experts);
 	if (!t)
@@ -626,22 +740,21 @@ static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 		const struct draft_line *l = &d->line[i];
 
 		for (int s = 0, u = 0; s < l->teams; s++) {
-			const struct links_class *c =
-				&fleet_kind(f, l->team[s].rank)->class;
-			double inside =
-				c->inside ? (double)c->inside * l->team[s].tp
-					  : INFINITY;
-			double seconds = 0;
+			double inside = inside_of(f, l->team[s]), seconds = 0;
 
-			double copies = expert_copies(g, d, i, s);
+			for (; u <= l->last[s]; u++) {
+				double rate = y.apart[u]
+						      ? fmin(y.rate[u], inside)
+						      : inside;
+				double spread =
+					g->experts > 1
+						? table_experts_whole(t, u, u)
+						: 0;
 
-			for (; u <= l->last[s]; u++)
-				seconds += (table_whole(t, u, u) +
-					    (copies - 1) * table_experts_whole(
-								   t, u, u)) *
-					   g->job->model.element * volume /
-					   (apart[u] ? fmin(rate[u], inside)
-						     : inside);
+				seconds += (table_whole(t, u, u) - spread) *
+						   all / rate +
+					   spread * size * y.experts[u];
+			}
 			most = fmax(most, seconds);
 		}
 	}
@@ -754,6 +867,8 @@ static double pipe_seconds(struct drafting *g, struct draft *d, int zero,
 	double seconds;
 
 	*tight = false;
+	if (g->experts > 1)
+		crowd_routes(g, d);
 	for (int i = 0; i < d->lines; i += g->experts) {
 		bool good = true;
 

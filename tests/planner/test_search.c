@@ -702,6 +702,86 @@ START_TEST(experts_are_shared_by_hosts_of_other_rates)
 }
 END_TEST
 
+/* Eight devices of four nodes, in any order, as pipelines of one or two stages
+ * that share experts. */
+static void shuffle_experts(struct draft *d, int stages)
+{
+	uint32_t rank[8];
+
+	for (uint32_t i = 0; i < 8; i++)
+		rank[i] = i;
+	for (int i = 7; i > 0; i--) {
+		int k = draw(0, i);
+		uint32_t r = rank[i];
+
+		rank[i] = rank[k];
+		rank[k] = r;
+	}
+	draft_init(d, 1);
+	for (int i = 0; i < 8 / stages; i++) {
+		ck_assert(draft_add_line(d));
+		for (int s = 0; s < stages; s++)
+			ck_assert(draft_add_team(
+				&d->line[i], s,
+				(struct draft_team){rank[i * stages + s], 1}));
+	}
+}
+
+/* Which pipelines share experts, and which sum them, decides what nodes' ways
+ * carry: what is estimated to be better is better. */
+START_TEST(experts_are_estimated_as_they_are_simulated)
+{
+	enum { DRAFTS = 40 };
+	static const char four[] =
+		"{\"nodes\": [{\"count\": 4, \"ranks\": 2,"
+		" \"gbit_per_s\": 100, \"inside_gbit_per_s\": 2400,"
+		" \"device\": \"a\"}],"
+		" \"devices\": {\"a\": {\"tflops\": 300,"
+		" \"memory_gib\": 80}}}";
+	static const char mixture[] =
+		"{\"num_hidden_layers\": 4, \"hidden_size\": 1024,"
+		" \"num_attention_heads\": 16, \"vocab_size\": 1000,"
+		" \"num_experts\": 16, \"num_experts_per_tok\": 2,"
+		" \"moe_intermediate_size\": 4096}";
+	int wrong = 0, pairs = 0;
+
+	state = 11;
+	for (int k = 0; k < 4; k++) {
+		double guess[DRAFTS], step[DRAFTS];
+		struct drafting g;
+		struct job j;
+
+		desk_job(&j, four, mixture, k < 2 ? 128 : 2048, 32);
+		ck_assert(drafting_open(&g, &j));
+		g.overlap = PLAN_OVERLAP_P2P;
+		g.experts_asked = k % 2 ? 4 : 2;
+		for (int i = 0; i < DRAFTS; i++) {
+			struct search s = {.job = &j};
+			struct draft d;
+
+			shuffle_experts(&d, k % 2 ? 1 : 1 + i % 2);
+			draft_estimate(&g, &d);
+			guess[i] = d.seconds;
+			step[i] = search_step(&s, &g, &d);
+			ck_assert(isfinite(guess[i]) && isfinite(step[i]));
+			draft_free(&d);
+			for (int o = 0; o < i; o++) {
+				if (fabs(log(step[i] / step[o])) < 0.1)
+					continue;
+				pairs++;
+				wrong += (guess[i] < guess[o]) !=
+					 (step[i] < step[o]);
+			}
+		}
+		drafting_close(&g);
+		job_close(&j);
+	}
+	printf("%d of %d pairs are in another order\n", wrong, pairs);
+	ck_assert_int_gt(pairs, 500);
+	ck_assert_int_le(wrong, pairs / 50);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: search");
@@ -724,6 +804,7 @@ int main(void)
 	tcase_add_test(t, micro_batches_may_differ);
 	tcase_add_test(t, kinds_may_be_many);
 	tcase_add_test(t, experts_are_shared_by_hosts_of_other_rates);
+	tcase_add_test(t, experts_are_estimated_as_they_are_simulated);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
