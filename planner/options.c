@@ -362,7 +362,9 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		{"svg", '\0', POPT_ARG_STRING, &o->svg, SVG,
 		 "draw the pipelines", "FILE.svg"},
 		{"export", '\0', POPT_ARG_STRING, &o->export, EXPORT,
-		 "print the plan for flagscale, megatron or torch", "NAME"},
+		 "print the plan for flagscale, megatron or torch, or a "
+		 "hostfile, slurm script or jobset that starts it",
+		 "NAME"},
 		POPT_AUTOHELP POPT_TABLEEND,
 	};
 	poptContext context =

@@ -184,6 +184,15 @@ bool fleet_open(struct fleet *f, const char *file)
 	return good;
 }
 
+const char *fleet_host(const struct fleet *f, uint32_t node)
+{
+	uint32_t entry = 0, end = f->cluster->nodes[0].count;
+
+	while (node >= end)
+		end += f->cluster->nodes[++entry].count;
+	return f->cluster->nodes[entry].name;
+}
+
 void fleet_close(struct fleet *f)
 {
 	free(f->file);

@@ -51,6 +51,8 @@ struct fleet {
 /* False after a message that names file, place and value. */
 bool fleet_open(struct fleet *f, const char *file);
 void fleet_close(struct fleet *f);
+/* Of a node; "" if its entry of the file has no name. */
+const char *fleet_host(const struct fleet *f, uint32_t node);
 
 static inline const struct fleet_kind *fleet_kind(const struct fleet *f,
 						  uint32_t rank)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/input/input.h"
+#include "planner/output/launch.h"
 
 static bool alike(const char *format, const struct plan *p)
 {
@@ -265,7 +266,14 @@ bool export_plan(FILE *out, const char *format, const struct job *j,
 		return export_megatron(out, j, p);
 	if (!strcmp(format, "torch"))
 		return export_torch(out, j, p);
-	input_complain("--export: %s: wanted flagscale, megatron or torch",
+	if (!strcmp(format, "hostfile"))
+		return launch_hostfile(out, j);
+	if (!strcmp(format, "slurm"))
+		return launch_slurm(out, j);
+	if (!strcmp(format, "jobset"))
+		return launch_jobset(out, j, p);
+	input_complain("--export: %s: wanted flagscale, megatron, torch, "
+		       "hostfile, slurm or jobset",
 		       format);
 	return false;
 }

@@ -10,8 +10,9 @@
 /*
  * flagscale: keys of FlagScale's configuration for unlike chips; pipelines must
  * be alike. megatron: options of Megatron-LM; besides, all degrees must be.
- * torch: JSON with what each rank of torchrun needs; any plan. False after a
- * message that says why the plan cannot be told so.
+ * torch: JSON with what each rank of torchrun needs; any plan. hostfile, slurm,
+ * jobset: planner/output/launch.h. False after a message that says why the plan
+ * cannot be told so.
  */
 bool export_plan(FILE *out, const char *format, const struct job *j,
 		 const struct plan *p);

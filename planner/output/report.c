@@ -108,15 +108,9 @@ static bool *find_used(const struct job *j, const struct plan *p)
 	return used;
 }
 
-/* "" if its entry of the cluster file has none. */
 static const char *host_of(const struct job *j, uint32_t rank)
 {
-	const struct cluster *c = j->fleet.cluster;
-	uint32_t entry = 0, end = c->nodes[0].count;
-
-	while (j->fleet.links->node_of[rank] >= end)
-		end += c->nodes[++entry].count;
-	return c->nodes[entry].name;
+	return fleet_host(&j->fleet, j->fleet.links->node_of[rank]);
 }
 
 static bool are_alike(const struct job *j, uint32_t a, uint32_t b)

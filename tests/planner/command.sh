@@ -191,6 +191,56 @@ tr -d ' \n' <"$work/out" | grep -q '"idle":\[4,5,6,7\]' ||
 run 0 simulate "$@" --plan "$work/symmetric.json"
 grep -q idle "$work/out" && fail "idle devices that are none"
 
+# ---- which host runs which ranks ----
+
+run 7 simulate "$@" --plan "$work/plan.json" --export launch
+says "--export: launch: wanted flagscale, megatron, torch, hostfile, slurm or"
+run 7 simulate "$@" --plan "$work/plan.json" --export hostfile
+says "node 0 has no name: wanted the name of its host in each entry of nodes"
+set -- --cluster "$work/far.json" --model "$work/config.json" \
+	--plan "$work/idle.json"
+run 0 simulate "$@" --export hostfile
+says "near slots=4"
+says "far slots=4"
+run 0 simulate "$@" --export slurm -o "$work/job.sh"
+sh -n "$work/job.sh" || fail "no script"
+grep -q '^#SBATCH --nodelist=near,far$' "$work/job.sh" || fail "no hosts"
+# Run without Slurm, each rank gets its number, and the program its arguments.
+mkdir "$work/bin"
+cat >"$work/bin/srun" <<'EOF'
+while [ "$1" != sh ]; do
+	shift
+done
+rank=0
+while read -r host; do
+	SLURM_PROCID=$rank SLURM_NTASKS=8 SLURM_LOCALID=0 "$@"
+	echo "on $host of $MASTER_ADDR"
+	rank=$((rank + 1))
+done <"$SLURM_HOSTFILE"
+EOF
+chmod +x "$work/bin/srun"
+PATH=$work/bin:$PATH sh "$work/job.sh" sh -c 'echo $1 $RANK/$WORLD_SIZE' - "a b" \
+	>"$work/out" 2>"$work/err"
+says "a b 0/8"
+says "a b 7/8"
+[ "$(grep -c '^on near of near$' "$work/out")" = 4 ] || fail "hosts of ranks"
+run 0 simulate "$@" --export jobset
+says "kubernetes.io/hostname: far"
+says '--nnodes 2 --node-rank $((1 + JOB_COMPLETION_INDEX)) --nproc-per-node 4'
+if python3 -c 'import yaml' 2>"$work/err"; then
+	python3 - "$work/out" <<'EOF' || fail "no JobSet"
+import json, sys, yaml
+plan, jobs = yaml.safe_load_all(open(sys.argv[1]))
+assert json.loads(plan["data"]["plan.json"])["pipelines"]
+jobs = [job["template"]["spec"] for job in jobs["spec"]["replicatedJobs"]]
+assert [job["completions"] for job in jobs] == [1, 1], jobs
+EOF
+fi
+set -- --cluster "$work/cluster.json" --model "$work/config.json"
+run 0 simulate "$@" --plan "$work/plan.json" --export jobset
+says "dicomm/device: a"
+says "completions: 2"
+
 # ---- pictures ----
 
 run 0 simulate "$@" --plan "$work/plan.json" --trace "$work/trace.json" \
