@@ -123,7 +123,7 @@ static void add_host(json_t *types, json_t *node, const json_t *machine)
 }
 
 static void refuse_device(struct input *in, size_t node, size_t at,
-			  const json_t *device, const struct known *type)
+			  const json_t *device)
 {
 	char path[INPUT_PATH], list[640];
 
@@ -131,66 +131,20 @@ static void refuse_device(struct input *in, size_t node, size_t at,
 		 "nodes[%zu].machine.devices[%zu].description", node, at);
 	device = json_object_get(device, "description");
 	list_known(list, sizeof(list));
-	if (type)
-		input_wrong(in, path, device,
-			    "a %s, as the others of this host", type->name);
-	else
-		input_wrong(in, path, device,
-			    "one of %s; of another one, write tflops and "
-			    "memory_gib into devices of a cluster file, by "
-			    "hand",
-			    list);
+	input_wrong(in, path, device,
+		    "one of %s; of another one, write tflops and memory_gib "
+		    "into devices of a cluster file, by hand",
+		    list);
 }
 
-/* All accelerators of a host are of one type: it is one entry of nodes. */
-static bool add_devices(struct input *in, json_t *types, json_t *node,
-			size_t at, const json_t *machine)
-{
-	const json_t *devices = json_object_get(machine, "devices"), *device;
-	const struct known *type = NULL;
-	int ranks = 0;
-	size_t i;
-
-	json_array_foreach((json_t *)devices, i, device)
-	{
-		const char *text = json_string_value(
-			json_object_get(device, "description"));
-		const struct known *k = text ? find(text) : NULL;
-
-		if (!is_accelerator(device))
-			continue;
-		if (!k || (type && k != type)) {
-			refuse_device(in, at, i, device, type);
-			return false;
-		}
-		type = k;
-		ranks++;
-	}
-	if (!type) {
-		add_host(types, node, machine);
-		return true;
-	}
-	json_object_set_new(node, "ranks", json_integer(ranks));
-	json_object_set_new(node, "device", json_string(type->name));
-	if (!json_object_get(node, "inside_gbit_per_s"))
-		json_object_set_new(node, "inside_gbit_per_s",
-				    json_real(type->inside_gbit));
-	json_object_set_new(types, type->name,
-			    json_pack("{s:f, s:f, s:f, s:s}", "tflops",
-				      type->tflops, "memory_gib", type->gib,
-				      "memory_gbyte_per_s", type->gbyte_per_s,
-				      "vendor", type->vendor));
-	return true;
-}
-
-/* "a" and "a.b" are one host, as for the library. */
+/* "a" and "a.b" are one host, as for the library; "a/0" is a part of it. */
 static bool is_same_host(const char *a, const char *b)
 {
-	size_t n = strcspn(a, "."), k = strcspn(b, ".");
+	size_t n = strcspn(a, "./"), k = strcspn(b, "./");
 
 	if (!strcmp(a, b))
 		return true;
-	return (!a[n] || !b[k]) && n == k && !memcmp(a, b, n);
+	return (a[n] != '.' || b[k] != '.') && n == k && !memcmp(a, b, n);
 }
 
 static const char *name_of(const json_t *node)
@@ -230,11 +184,133 @@ static bool take_rates(json_t *node, const json_t *links)
 
 /* Hosts that are made into one cluster. */
 struct detecting {
-	json_t *nodes, *types;
+	json_t *nodes, *types, *islands;
 	struct input links; /* root NULL: there is none */
 	size_t measured;    /* of nodes: found there */
 	bool alone;         /* one host needs no rate */
 };
+
+/* Accelerators of a host that follow each other and are of one type. */
+struct run {
+	const struct known *type;
+	int ranks;
+};
+
+#define RUNS_MOST 64
+
+/* -1 after a message. */
+static int find_runs(struct input *in, size_t at, const json_t *machine,
+		     struct run run[RUNS_MOST])
+{
+	const json_t *devices = json_object_get(machine, "devices"), *device;
+	int n = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)devices, i, device)
+	{
+		const char *text = json_string_value(
+			json_object_get(device, "description"));
+		const struct known *k = text ? find(text) : NULL;
+
+		if (!is_accelerator(device))
+			continue;
+		if (!k || (n == RUNS_MOST && run[n - 1].type != k)) {
+			refuse_device(in, at, i, device);
+			return -1;
+		}
+		if (!n || run[n - 1].type != k)
+			run[n++] = (struct run){.type = k};
+		run[n - 1].ranks++;
+	}
+	return n;
+}
+
+static void set_run(json_t *types, json_t *node, const struct run *r)
+{
+	const struct known *type = r->type;
+
+	json_object_set_new(node, "ranks", json_integer(r->ranks));
+	json_object_set_new(node, "device", json_string(type->name));
+	if (!json_object_get(node, "inside_gbit_per_s"))
+		json_object_set_new(node, "inside_gbit_per_s",
+				    json_real(type->inside_gbit));
+	json_object_set_new(types, type->name,
+			    json_pack("{s:f, s:f, s:f, s:s}", "tflops",
+				      type->tflops, "memory_gib", type->gib,
+				      "memory_gbyte_per_s", type->gbyte_per_s,
+				      "vendor", type->vendor));
+}
+
+/* Between types of a host: PCIe 4.0 x16, if it is no less. */
+#define BETWEEN_GBIT 250.0
+
+/* A host of several types is an island of nodes, NAME/0 and so on, in the order
+ * of its devices: what leaves the host goes by the island's way. */
+static bool split_host(struct detecting *d, struct input *in, size_t at,
+		       json_t *node, const struct run *run, int n)
+{
+	static const char *const ways[] = {"gbit_per_s", "up_gbit_per_s",
+					   "down_gbit_per_s"};
+	const char *host = name_of(node);
+	json_t *island = json_object();
+	char text[128], path[INPUT_PATH];
+
+	snprintf(path, sizeof(path), "nodes[%zu].%s", at,
+		 *host ? "island" : "name");
+	if (!*host || json_object_get(node, "island")) {
+		input_wrong(in, path, json_object_get(node, "island"),
+			    *host ? "none: as this host has several types of "
+				    "devices, it is one"
+				  : "the name of the host, as it has several "
+				    "types of devices");
+		json_decref(island);
+		return false;
+	}
+	json_object_set_new(island, "name", json_string(host));
+	for (int i = 0; i < 3; i++) {
+		json_t *rate = json_object_get(node, ways[i]);
+
+		if (rate)
+			json_object_set(island, ways[i], rate);
+		json_object_del(node, ways[i]);
+	}
+	json_array_append_new(d->islands, island);
+	for (int i = 0; i < n; i++) {
+		json_t *part = json_copy(node);
+		double inside = run[i].type->inside_gbit;
+
+		snprintf(text, sizeof(text), "%s/%d", host, i);
+		json_object_set_new(part, "name", json_string(text));
+		json_object_set_new(part, "island", json_string(host));
+		json_object_set_new(part, "gbit_per_s",
+				    json_real(inside < BETWEEN_GBIT
+						      ? inside
+						      : BETWEEN_GBIT));
+		set_run(d->types, part, &run[i]);
+		json_array_append_new(d->nodes, part);
+	}
+	return true;
+}
+
+/* Takes the node over. */
+static bool add_devices(struct detecting *d, struct input *in, size_t at,
+			json_t *node, const json_t *machine)
+{
+	struct run run[RUNS_MOST];
+	int n = find_runs(in, at, machine, run);
+	bool good = n >= 0;
+
+	if (n > 1)
+		good = split_host(d, in, at, node, run, n);
+	else if (n == 1)
+		set_run(d->types, node, &run[0]);
+	else if (good)
+		add_host(d->types, node, machine);
+	if (good && n < 2)
+		json_array_append(d->nodes, node);
+	json_decref(node);
+	return good;
+}
 
 static bool has_rate(const json_t *node)
 {
@@ -262,7 +338,6 @@ static bool add_host_of(struct detecting *d, struct input *in, size_t at,
 		return false;
 	}
 	node = json_copy((json_t *)found);
-	json_array_append_new(d->nodes, node);
 	json_object_del(node, "machine");
 	if (take_rates(node, d->links.root))
 		d->measured++;
@@ -275,7 +350,10 @@ static bool add_host_of(struct detecting *d, struct input *in, size_t at,
 		input_wrong(in, path, NULL,
 			    "its rate here, or this host in a file of "
 			    "`dicomm-perf links --save` (--cluster)");
-	return !in->bad && add_devices(in, d->types, node, at, machine);
+	if (!in->bad)
+		return add_devices(d, in, at, node, machine);
+	json_decref(node);
+	return false;
 }
 
 static bool read_hosts(struct detecting *d, const char *file)
@@ -321,8 +399,10 @@ static bool check_links(struct detecting *d)
 
 json_t *detect_cluster(char *const *hosts, int n, const char *links_file)
 {
-	struct detecting d = {
-		.nodes = json_array(), .types = json_object(), .alone = n == 1};
+	struct detecting d = {.nodes = json_array(),
+			      .types = json_object(),
+			      .islands = json_array(),
+			      .alone = n == 1};
 	json_t *root = NULL, *islands;
 	bool good = !links_file || input_open(&d.links, links_file);
 
@@ -332,10 +412,13 @@ json_t *detect_cluster(char *const *hosts, int n, const char *links_file)
 		root = json_pack("{s:O, s:O}", "nodes", d.nodes, "devices",
 				 d.types);
 	islands = json_object_get(d.links.root, "islands");
-	if (root && islands)
-		json_object_set(root, "islands", islands);
+	if (islands)
+		json_array_extend(d.islands, islands);
+	if (root && json_array_size(d.islands))
+		json_object_set(root, "islands", d.islands);
 	input_close(&d.links);
 	json_decref(d.nodes);
 	json_decref(d.types);
+	json_decref(d.islands);
 	return root;
 }

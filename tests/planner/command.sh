@@ -264,9 +264,24 @@ run 0 detect "$work/host.json" --cluster "$work/links.json" \
 grep -q '"gbit_per_s": 9.5' "$work/found.json" || fail "rates not taken"
 run 0 search --cluster "$work/found.json" --model "$work/config.json" -g 8 \
 	-s 2048
-sed 's/A100-SXM4-80GB"}]/Abacus 7"}]/' "$work/host.json" >"$work/odd.json"
+# A host of two types is two nodes behind one way out.
+sed 's/A100-SXM4-80GB"}]/GeForce RTX 3090"}]/
+	s/"n1", "gbit_per_s": 100/"n2", "gbit_per_s": 25/' "$work/host.json" \
+	>"$work/mixed.json"
+run 0 detect "$work/host.json" "$work/mixed.json" -o "$work/found.json"
+tr -d ' \n' <"$work/found.json" >"$work/out"
+says '"islands":[{"name":"n2","gbit_per_s":25}]'
+says '"name":"n2/1","island":"n2","gbit_per_s":200.0,"ranks":1,'
+run 0 search --cluster "$work/found.json" --model "$work/config.json" -g 8 \
+	-s 2048 -o "$work/mixed-plan.json"
+run 0 simulate --cluster "$work/found.json" --model "$work/config.json" \
+	--plan "$work/mixed-plan.json" --export hostfile
+says "n2 slots=2"
+run 6 detect "$work/mixed.json" "$work/mixed.json"
+says 'nodes[0].name: "n2": wanted a host that was not there before'
+sed 's/"n2"/&, "island": "east"/' "$work/mixed.json" >"$work/odd.json"
 run 6 detect "$work/odd.json"
-says 'nodes[0].machine.devices[2].description: "NVIDIA Abacus 7": wanted a A100'
+says 'nodes[0].island: "east": wanted none: as this host has several types'
 
 sed 's/A100-SXM4-80GB/Abacus 7/g' "$work/host.json" >"$work/odd.json"
 run 6 detect "$work/odd.json"
