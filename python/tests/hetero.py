@@ -490,6 +490,116 @@ def a_folder_that_has_something_else_is_told_by_all():
                     " there") in words, words
 
 
+# -- weights ------------------------------------------------------------------
+
+TIED = ("0.character.weight", "5.out.weight")
+
+
+def _tied_alone(steps):
+    lines, losses = text(), []
+    model = hetero.tie(hetero.build_all(gpt.layers(len(lines.characters))),
+                       TIED)
+    optimizer = gpt.optimizer_of(model.parameters())
+    for step in range(steps):
+        inputs, targets = lines.batch(step)
+        loss = gpt.loss_of(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@case
+def a_tied_weight_is_trained_as_one():
+    """In one stage and in two, split in the last one or not."""
+    reference = _tied_alone(3)
+    split = plan_file(
+        pipeline(1, 4, stage([0], 0, 2), stage([2, 1], 3, 5)),
+        pipeline(2, 2, stage([3], 0, 5)))
+    for plan in PLANS / "degrees.json", split:
+        apart = deviation(trained(plan, 3, tied=[TIED]), reference)
+        assert apart < RELATIVE, f"{plan}: {apart:.3g}"
+    assert deviation(trained(split, 3), reference) > 10 * RELATIVE
+
+
+def _refused_ties(store, rank, n, plan):
+    begin(store, rank, n)
+    lines = text()
+    layers = gpt.layers(len(lines.characters))
+    shared = nn.Linear(gpt.HIDDEN, gpt.HIDDEN)
+    told = []
+    for made, tied in (
+            (layers, [TIED]), (layers, [("0.character.weight", "5.out.w")]),
+            (layers, [("0.character.weight", "5.norm.weight")]),
+            (layers, [("9.a", "5.b")]), (layers, [("0.a",)]),
+            ([layers[0], *[lambda: shared] * 4, layers[5]], [])):
+        try:
+            hetero.Trainer(hetero.read_plan(plan), made, gpt.loss_of,
+                           (gpt.TOKENS, gpt.HIDDEN), tied=tied)
+        except ValueError as error:
+            told.append(str(error))
+    dist.destroy_process_group()
+    return told
+
+
+@case
+def what_cannot_be_tied_is_refused_by_all():
+    plan = plan_file(pipeline(8, 1, stage([0, 1], 0, 5)))
+    for told in ranks.values(ranks.run(2, _refused_ties, plan)):
+        assert len(told) == 6, told
+        for words, wanted in zip(told, (
+                "pipelines[0].stages[0].tp: 2: wanted 1, or",
+                "tied: '5.out.w': no such parameter trains",
+                "tied: '5.norm.weight': [32]: wanted [",
+                "tied: '9.a': wanted the number of one of the 6 layers",
+                "tied: ('0.a',): wanted two names or more",
+                "layers: '1.weight' and '2.weight' are one parameter")):
+            assert wanted in words, words
+
+
+def _narrow_alone(steps, pipelines):
+    """One process whose micro-batches compute in 16 bits: (size, number) of
+    each pipeline."""
+    lines, losses = text(), []
+    masters = hetero.build_all(gpt.layers(len(lines.characters)))
+    optimizer = gpt.optimizer_of(masters.parameters())
+    for step in range(steps):
+        inputs, targets = lines.batch(step)
+        narrow = hetero.build_all(gpt.layers(len(lines.characters)))
+        narrow.load_state_dict(masters.state_dict())
+        narrow.to(torch.bfloat16)
+        optimizer.zero_grad()
+        total, at = 0.0, 0
+        for size, number in pipelines:
+            weight = size * number / len(inputs)
+            for _ in range(number):
+                loss = gpt.loss_of(narrow(inputs[at:at + size]),
+                                   targets[at:at + size])
+                at += size
+                total += weight * loss.double().item() / number
+                narrow.zero_grad()
+                (loss / number).backward()
+                for master, parameter in zip(masters.parameters(),
+                                             narrow.parameters()):
+                    grad = parameter.grad.float() * weight
+                    master.grad = grad if master.grad is None else (
+                        master.grad + grad)
+        optimizer.step()
+        losses.append(total)
+    return losses
+
+
+@case
+def sixteen_bits_compute_and_thirty_two_are_trained():
+    losses = trained(PLANS / "batches.json", 6, compute=torch.bfloat16)
+    # A weight that is rounded the other way is 2^-9 off.
+    apart = deviation(losses, _narrow_alone(6, [(1, 6), (2, 1)]))
+    assert apart < 1e-3, f"{apart:.3g}"
+    apart = deviation(losses, alone(6))
+    assert 10 * RELATIVE < apart < 1e-2, f"{apart:.3g}"
+
+
 # -- profiles -----------------------------------------------------------------
 
 SLEEP_MS = 3.0

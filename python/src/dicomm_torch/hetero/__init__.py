@@ -15,9 +15,11 @@ from .failures import StageError
 from .layers import Attention, ColumnLinear, FeedForward, RowLinear, build_all
 from .plan import Plan, PlanError, read_plan
 from .profile import Profile
+from .tied import tie
 from .trainer import Trainer
 
 __all__ = [
     "Attention", "CheckpointError", "ColumnLinear", "Experts", "FeedForward",
     "Plan", "PlanError", "Profile", "RowLinear", "StageError", "Trainer",
-    "build_all", "compare", "compare_ranks", "read_plan"]
+    "build_all", "compare", "compare_ranks", "read_plan",
+    "tie"]

@@ -15,8 +15,10 @@ from . import channels, checkpoint, schedule
 from .experts import Experts
 from .failures import Inquest
 from .layers import ALONE, Team, build, held_by, split
+from .masters import Masters
 from .plan import check_experts, check_plan
 from .redistribution import Moved, Redistribution
+from .tied import Tied, refuse_shared
 
 _numbers = itertools.count()
 
@@ -31,6 +33,11 @@ class Trainer:
     what goes from layer to layer, of one sequence; dtype its type. Experts of
     layers are shared by the pipelines that share experts in the plan.
 
+    compute, of 16 bits, is the type of the layers (and of dtype, if that is
+    None); parameters() are then their masters, of the type in which they were
+    made, and gradients add up in that. tied has groups of names that are one
+    parameter each.
+
     weights is "tokens" for the mean over the global batch, or "equal" for the
     mean over the means of the pipelines, which is something else where their
     parts of the batch differ. ahead is described in schedule.passes(), and
@@ -42,9 +49,9 @@ class Trainer:
     not use do so, too, and hold nothing.
     """
 
-    def __init__(self, plan, layers, loss, activation, dtype=torch.float32,
+    def __init__(self, plan, layers, loss, activation, dtype=None,
                  group=None, seed=0, weights="tokens", asynchronous=True,
-                 ahead=None, way="auto", grace_s=5.0):
+                 ahead=None, way="auto", grace_s=5.0, compute=None, tied=()):
         if weights not in ("tokens", "equal"):
             raise ValueError(f"weights {weights!r}: wanted tokens or equal")
         ahead = plan.ahead if ahead is None else ahead
@@ -57,12 +64,14 @@ class Trainer:
                              f" dicomm, not {dist.get_backend(group)}")
         self._rank, self._ranks = self._home.rank, self._home.size
         check_plan(plan, len(layers), self._ranks)
-        self._experts = [
-            [module.count for module in build(
-                factory, seed, number, "meta").modules()
-             if isinstance(module, Experts)]
-            for number, factory in enumerate(layers)]
+        made = [build(factory, seed, number, "meta")
+                for number, factory in enumerate(layers)]
+        refuse_shared(made)
+        self._experts = [[module.count for module in layer.modules()
+                          if isinstance(module, Experts)] for layer in made]
         check_experts(plan, self._experts)
+        self._tied = Tied(tied, len(layers))
+        self._compute = compute
         self.plan = plan
         self._group = group
         self._loss = loss
@@ -78,8 +87,8 @@ class Trainer:
             for p in range(len(plan.pipelines))]
         self._make_layers(layers, seed)
         self._boundaries = channels.Boundaries(
-            plan, self._rank, self._communicator, tuple(activation), dtype,
-            way)
+            plan, self._rank, self._communicator, tuple(activation),
+            dtype or compute or torch.float32, way)
         channel = self._boundaries.channel
         self._from_before = channel(channels.FORWARD, False)
         self._to_next = channel(channels.FORWARD, True)
@@ -108,6 +117,7 @@ class Trainer:
 
     def _make_layers(self, factories, seed):
         self.layers = torch.nn.ModuleDict()
+        self._masters = None
         self._team = self._peers = ALONE
         self._make_teams()
         if self.pipeline is None:
@@ -120,6 +130,9 @@ class Trainer:
                 if isinstance(module, Experts) and self.plan.capacity:
                     module.capacity = self.plan.capacity
             self.layers[str(number)] = layer.to(self._home.place)
+        self._tied.join(self.layers)
+        if self._compute:
+            self._masters = Masters(self.layers, self._compute)
 
     def _make_teams(self):
         """All ranks make all groups, in one order: torch names a group by how
@@ -155,11 +168,13 @@ class Trainer:
 
     def parameters(self):
         """What the optimizer of this rank is to update."""
-        return list(self.layers.parameters())
+        return [parameter for _, parameter in self.named_parameters()]
 
     def named_parameters(self):
         """(name, parameter): the number of the layer, a dot, its name there;
-        the parameter is what this rank holds of it."""
+        the parameter is what this rank holds of it, or its master."""
+        if self._masters:
+            return list(self._masters.named.items())
         return list(self.layers.named_parameters())
 
     def _plan_parameters(self, factories):
@@ -167,54 +182,80 @@ class Trainer:
         one that gives all copies the values of pipeline 0."""
         gradients, values, self._held = [], [], []
         self._boxes = {}  # of this rank: (shape, lo, hi)
+        self._mine = {}  # likewise, the parameters; by names in checkpoints
         self._kept = []  # which of them it writes into checkpoints
-        known = {}
-        mine = dict(self.named_parameters())
-        for number, factory in enumerate(factories):
-            homes = []  # (pipeline, its stage, ranks, what they hold)
-            for p, pipeline in enumerate(self.plan.pipelines):
-                s, stage = next((s, stage)
-                                for s, stage in enumerate(pipeline.stages)
-                                if stage.first <= number <= stage.last)
-                if (number, stage.degree) not in known:
-                    known[number, stage.degree] = held_by(
-                        factory, number, stage.degree, self.plan.experts)
-                homes.append((p, s, stage.places,
-                              known[number, stage.degree]))
-            for i, held in enumerate(homes[0][3]):
-                # Experts have one gradient of the pipelines that share them,
-                # whose parts of the batch are equal.
-                share = self.plan.experts if held.spread else 1
-                weights = self._weights[::share]
-                boxes = []
-                for p, s, places, of in homes:
-                    for place, rank in enumerate(places):
-                        peer = (self.plan.peers(p, s, place).index(rank)
-                                if share > 1 else 0)
-                        boxes.append((rank, p // share,
-                                      *of[i].box((place, peer))))
-                first = [box for box in boxes if box[1] == 0]
-                if not held.splits:  # one rank is enough to get it from
-                    first = first[:1]
-                for _, _, lo, hi in self._own(boxes):
-                    self._boxes[held.name] = held.shape, lo, hi
-                if self._own(first):
-                    self._kept.append(held.name)
-                if len(boxes) < 2:
-                    continue
-                values.append(Moved(
-                    f"value of {held.name}", held.dtype, held.shape,
-                    self._own(first), self._own(boxes)))
-                gradients.append(Moved(
-                    f"gradient of {held.name}", held.dtype, held.shape,
-                    self._own(first if weights == [1] else boxes),
-                    self._own(boxes), None if weights == [1] else weights))
-                self._held.append(mine.get(held.name))
-        self._copies = [known[key] for key in sorted(known)]
+        stages = self._held_by_stages(factories)
+        planned = set()
+        for name in [name for (p, _), held in stages.items() if p == 0
+                     for name in held]:
+            group = self._tied.group(name)
+            if group[0] in planned:
+                continue
+            planned.add(group[0])
+            self._plan_parameter(group, [
+                (p, s, held[here]) for (p, s), held in stages.items()
+                for here in [next((n for n in group if n in held), None)]
+                if here], values, gradients)
         self._sum = self._align = None
         if gradients:
             self._sum = Redistribution(self._home, gradients, own=True)
             self._align = Redistribution(self._home, values, own=True)
+
+    def _held_by_stages(self, factories):
+        """{(pipeline, stage): {name: Held}}."""
+        known, stages = {}, {}
+        for p, pipeline in enumerate(self.plan.pipelines):
+            for s, stage in enumerate(pipeline.stages):
+                held = stages[p, s] = {}
+                for number in range(stage.first, stage.last + 1):
+                    key = number, stage.degree
+                    if key not in known:
+                        known[key] = held_by(factories[number], *key,
+                                             self.plan.experts)
+                    held.update((of.name, of) for of in known[key])
+                self._tied.check_stage(self.plan, p, s, held)
+        self._copies = [known[key] for key in sorted(known)]
+        self._tied.check({of.name for held in self._copies for of in held})
+        return stages
+
+    def _plan_parameter(self, group, homes, values, gradients):
+        """homes: (pipeline, stage, what that holds of it)."""
+        held, name = homes[0][2], group[0]
+        # Experts have one gradient of the pipelines that share them, whose
+        # parts of the batch are equal.
+        share = self.plan.experts if held.spread else 1
+        weights = [self._weights[p] for p, _, _ in homes][::share]
+        boxes = []
+        for home, (p, s, of) in enumerate(homes):
+            if of.shape != held.shape or of.dtype != held.dtype:
+                raise ValueError(
+                    f"tied: {of.name!r}: {of.shape} of {of.dtype}: wanted"
+                    f" {held.shape} of {held.dtype}, as of {held.name!r}")
+            for place, rank in enumerate(
+                    self.plan.pipelines[p].stages[s].places):
+                peer = (self.plan.peers(p, s, place).index(rank)
+                        if share > 1 else 0)
+                boxes.append((rank, home // share, *of.box((place, peer))))
+        first = [box for box in boxes if box[1] == 0]
+        if not held.splits:  # one rank is enough to get it from
+            first = first[:1]
+        mine = dict(self.named_parameters())
+        mine = next((mine[n] for n in group if n in mine), None)
+        for _, _, lo, hi in self._own(boxes):
+            self._boxes[name] = held.shape, lo, hi
+            self._mine[name] = mine
+        if self._own(first):
+            self._kept.append(name)
+        if len(boxes) < 2:
+            return
+        values.append(Moved(
+            f"value of {name}", held.dtype, held.shape, self._own(first),
+            self._own(boxes)))
+        gradients.append(Moved(
+            f"gradient of {name}", held.dtype, held.shape,
+            self._own(first if weights == [1] else boxes),
+            self._own(boxes), None if weights == [1] else weights))
+        self._held.append(mine)
 
     def _own(self, boxes):
         return [box for box in boxes if box[0] == self._rank]
@@ -254,6 +295,8 @@ class Trainer:
             raise self._inquest.hold(error, self._abort) from error
 
     def _step(self, inputs, targets):
+        if self._masters:
+            self._masters.refresh()
         for parameter in self.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(
@@ -385,10 +428,9 @@ class Trainer:
         numbers = [None] * self._ranks
         dist.all_gather_object(numbers, time.time_ns(), group=self._group)
         os.makedirs(folder, exist_ok=True)
-        mine = dict(self.named_parameters())
         told = checkpoint.write(folder, numbers[0], self._rank, {
             name: (*self._boxes[name],
-                   *checkpoint.taken(mine[name], optimizer))
+                   *checkpoint.taken(self._mine[name], optimizer))
             for name in self._kept})
         every = [None] * self._ranks
         dist.all_gather_object(every, told, group=self._group)
@@ -398,10 +440,9 @@ class Trainer:
 
     def _load(self, folder, optimizer):
         reader = checkpoint.Reader(folder)
-        for name, parameter in self.named_parameters():
-            if name in self._boxes:
-                checkpoint.given(parameter, optimizer,
-                                 *reader.box(name, *self._boxes[name]))
+        for name, parameter in self._mine.items():
+            checkpoint.given(parameter, optimizer,
+                             *reader.box(name, *self._boxes[name]))
         # A later save() may remove what a slow rank still reads.
         dist.barrier(group=self._group)
 
@@ -416,12 +457,14 @@ class Trainer:
         cuts = {}
         for held in itertools.chain.from_iterable(self._copies):
             for split in held.splits:
-                known = cuts.setdefault(held.name, {}).setdefault(
-                    split.axis, set())
+                known = cuts.setdefault(
+                    self._tied.first(held.name), {}).setdefault(
+                        split.axis, set())
                 for place in range(len(split.parts)):
                     known.update(split.interval(place))
         mine = {}
         for name, parameter in self.named_parameters():
+            name = self._tied.first(name)
             values = parameter.detach().cpu()
             pieces = {(): values}  # by what they are of each axis
             for axis, at in sorted(cuts.get(name, {}).items()):
