@@ -558,6 +558,75 @@ def what_cannot_be_tied_is_refused_by_all():
             assert wanted in words, words
 
 
+def _clipped(store, rank, n, plan, most, source):
+    begin(store, rank, n)
+    lines = text()
+    trainer = hetero.Trainer(
+        hetero.read_plan(plan), gpt.layers(len(lines.characters)),
+        gpt.loss_of, (gpt.TOKENS, gpt.HIDDEN))
+    trainer.load_weights(hetero.Weights(source))
+    optimizer = torch.optim.SGD(trainer.parameters(), 0.5)
+    losses, norms = [], []
+    for step in range(3):
+        losses.append(trainer.step(*lines.batch(step)))
+        norms.append(trainer.clip_gradients(most))
+        optimizer.step()
+    unequal = trainer.unequal_copies()
+    trainer.close()
+    assert not unequal, unequal
+    return losses, norms
+
+
+def _safetensors(file, tensors):
+    table, at = {}, 0
+    for name, tensor in tensors.items():
+        length = tensor.numel() * tensor.element_size()
+        table[name] = {"dtype": "F32", "shape": list(tensor.shape),
+                       "data_offsets": [at, at + length]}
+        at += length
+    head = json.dumps(table).encode()
+    with open(file, "wb") as out:
+        out.write(len(head).to_bytes(8, "little") + head)
+        for tensor in tensors.values():
+            out.write(tensor.numpy().tobytes())
+
+
+@case
+def weights_are_loaded_and_gradients_clipped_as_by_one_process():
+    lines, losses, norms = text(), [], []
+    model = hetero.build_all(gpt.layers(len(lines.characters)), seed=7)
+    state = {name: tensor.detach().clone()
+             for name, tensor in model.named_parameters()}
+    optimizer, most = torch.optim.SGD(model.parameters(), 0.5), 0.3
+    for step in range(3):
+        inputs, targets = lines.batch(step)
+        optimizer.zero_grad()
+        losses.append(gpt.loss_of(model(inputs), targets))
+        losses[-1].backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), most))
+        optimizer.step()
+    assert all(norm > most for norm in norms), norms
+    with _folder() as folder:
+        half = len(state) // 2
+        for at, part in enumerate((list(state)[:half], list(state)[half:])):
+            _safetensors(f"{folder}/{at}.safetensors",
+                         {name: state[name] for name in part})
+        torch.save(state, f"{folder}/all.pt")
+        for source in folder, f"{folder}/all.pt":
+            for found in ranks.values(ranks.run(
+                    4, _clipped, PLANS / "degrees.json", most, source)):
+                for got, wanted in zip(found, (losses, norms)):
+                    apart = deviation(got, [x.item() for x in wanted])
+                    assert apart < RELATIVE, (got, wanted)
+        os.truncate(f"{folder}/1.safetensors", 5000)
+        try:
+            hetero.Weights(folder)
+        except hetero.CheckpointError as error:
+            assert "1.safetensors: " in str(error), error
+        else:
+            raise AssertionError("a file that is cut off is taken")
+
+
 def _narrow_alone(steps, pipelines):
     """One process whose micro-batches compute in 16 bits: (size, number) of
     each pipeline."""

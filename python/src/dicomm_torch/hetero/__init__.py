@@ -14,6 +14,7 @@ from .experts import Experts
 from .failures import StageError
 from .layers import Attention, ColumnLinear, FeedForward, RowLinear, build_all
 from .plan import Plan, PlanError, read_plan
+from .pretrained import Weights
 from .profile import Profile
 from .tied import tie
 from .trainer import Trainer
@@ -21,5 +22,5 @@ from .trainer import Trainer
 __all__ = [
     "Attention", "CheckpointError", "ColumnLinear", "Experts", "FeedForward",
     "Plan", "PlanError", "Profile", "RowLinear", "StageError", "Trainer",
-    "build_all", "compare", "compare_ranks", "read_plan",
+    "Weights", "build_all", "compare", "compare_ranks", "read_plan",
     "tie"]

@@ -272,6 +272,12 @@ class Held:
         return lo, hi
 
 
+def whole_box(parameter, places):
+    """(shape of the whole, lo, hi) of what this rank has of a parameter."""
+    held = Held("", parameter)
+    return held.shape, *held.box(places)
+
+
 def held_by(factory, number, degree, peers=1):
     """What a stage of a degree, of so many pipelines that share experts, holds
     of a layer, without making it."""

@@ -11,10 +11,10 @@ import torch.distributed as dist
 import torch.utils.checkpoint
 
 from .._communicator import Communicator
-from . import channels, checkpoint, schedule
+from . import channels, checkpoint, pretrained, schedule
 from .experts import Experts
 from .failures import Inquest
-from .layers import ALONE, Team, build, held_by, split
+from .layers import ALONE, Team, build, held_by, split, whole_box
 from .masters import Masters
 from .plan import check_experts, check_plan
 from .redistribution import Moved, Redistribution
@@ -310,6 +310,26 @@ class Trainer:
         self._redistribute(self._sum, gradients)
         return self._mean(losses)
 
+    def clip_gradients(self, most):
+        """After step(): make the norm of all gradients, as of one model, at
+        most that; returns what it was. Called by all ranks."""
+        if not most > 0:
+            raise ValueError(f"most {most}: wanted a number above 0")
+        return self._guard(self._clip_gradients, most)
+
+    @torch.no_grad()
+    def _clip_gradients(self, most):
+        # Each element counts once, however many ranks hold it.
+        square = torch.zeros(1, dtype=torch.float64)
+        for name in self._kept:
+            square += self._mine[name].grad.double().square().sum().cpu()
+        dist.all_reduce(square, group=self._group)
+        norm = square.sqrt().item()
+        if norm > most:
+            for parameter in self._mine.values():
+                parameter.grad.mul_(most / norm)
+        return norm
+
     def _mean(self, losses):
         mean = torch.zeros(1, dtype=torch.float64)
         if losses and self._team.place == 0:
@@ -445,6 +465,23 @@ class Trainer:
                              *reader.box(name, *self._boxes[name]))
         # A later save() may remove what a slow rank still reads.
         dist.barrier(group=self._group)
+
+    def load_weights(self, source):
+        """Take the values of all parameters, also those that do not train,
+        from a mapping of names as in named_parameters() to whole tensors,
+        such as hetero.Weights. Each rank takes its part. What is tied has the
+        first name of its group."""
+        self._guard(self._load_weights, source)
+
+    @torch.no_grad()
+    def _load_weights(self, source):
+        places = self._team.place, self._peers.place
+        masters = self._masters.named if self._masters else {}
+        for name, parameter in self.layers.named_parameters():
+            parameter = masters.get(name, parameter)
+            name = self._tied.first(name)
+            parameter.copy_(pretrained.part(
+                source, name, *whole_box(parameter, places)))
 
     # -- looking at it -------------------------------------------------------
 
