@@ -669,6 +669,63 @@ def sixteen_bits_compute_and_thirty_two_are_trained():
     assert 10 * RELATIVE < apart < 1e-2, f"{apart:.3g}"
 
 
+def _distributed(store, rank, n, plan, first, folder):
+    """Two steps, of what a folder has but at first; then it has them."""
+    import torch.distributed.checkpoint  # noqa: F401
+    begin(store, rank, n)
+    lines = text()
+    trainer = hetero.Trainer(
+        hetero.read_plan(plan), gpt.layers(len(lines.characters)),
+        gpt.loss_of, (gpt.TOKENS, gpt.HIDDEN))
+    optimizer = gpt.optimizer_of(trainer.parameters())
+    if first:
+        trainer.load_distributed(f"{folder}/{first}", optimizer)
+    losses = []
+    for step in range(first, first + 2):
+        losses.append(trainer.step(*lines.batch(step)))
+        optimizer.step()
+    trainer.save_distributed(f"{folder}/{first + 2}", optimizer)
+    trainer.close()
+    return losses
+
+
+@case
+def checkpoints_of_torch_are_written_and_read():
+    """By other plans, and by one process that knows nothing of plans."""
+    import torch.distributed.checkpoint as dcp
+    lines, losses = text(), []
+    with _folder() as folder:
+        for n, plan in (4, "degrees.json"), (3, "batches.json"):
+            every = ranks.values(ranks.run(
+                n, _distributed, PLANS / plan, len(losses), folder))
+            losses += every[0]
+        apart = deviation(losses, alone(4))
+        assert apart < RELATIVE, f"{apart:.3g}"
+        model = hetero.build_all(gpt.layers(len(lines.characters)))
+        optimizer = gpt.optimizer_of(model.parameters())
+        names = [name for name, _ in model.named_parameters()]
+        for parameter in model.parameters():
+            optimizer.state[parameter] = {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter)}
+        state = {"model": model.state_dict(), "optim": {"state": dict(
+            zip(names, optimizer.state.values()))}}
+        dcp.load(state, checkpoint_id=f"{folder}/4", no_dist=True)
+        for step in 4, 5:
+            inputs, targets = lines.batch(step)
+            optimizer.zero_grad()
+            losses.append(gpt.loss_of(model(inputs), targets))
+            losses[-1].backward()
+            optimizer.step()
+            losses[-1] = losses[-1].item()
+        dcp.save(state, checkpoint_id=f"{folder}/6", no_dist=True)
+        losses += ranks.values(ranks.run(
+            4, _distributed, PLANS / "degrees.json", 6, folder))[0]
+        apart = deviation(losses, alone(8))
+        assert apart < RELATIVE, f"{apart:.3g}"
+
+
 # -- profiles -----------------------------------------------------------------
 
 SLEEP_MS = 3.0

@@ -12,6 +12,7 @@ import torch.utils.checkpoint
 
 from .._communicator import Communicator
 from . import channels, checkpoint, pretrained, schedule
+from . import distributed_checkpoint as dcp
 from .experts import Experts
 from .failures import Inquest
 from .layers import ALONE, Team, build, held_by, split, whole_box
@@ -482,6 +483,51 @@ class Trainer:
             name = self._tied.first(name)
             parameter.copy_(pretrained.part(
                 source, name, *whole_box(parameter, places)))
+
+    def save_distributed(self, folder, optimizer=None, name_of=str):
+        """The same as save(), for torch.distributed.checkpoint: tensors
+        model.NAME and optim.state.NAME.KEY, NAME being name_of(our name)."""
+        self._guard(self._save_distributed, folder, optimizer, name_of)
+
+    def load_distributed(self, folder, optimizer=None, name_of=str):
+        """Take what torch.distributed.checkpoint has saved, of ranks that
+        hold it in any way."""
+        self._guard(self._load_distributed, folder, optimizer, name_of)
+
+    def _save_distributed(self, folder, optimizer, name_of):
+        pieces = {}
+        for name in self._kept:
+            shape, lo, _ = self._boxes[name]
+            tensors, rest = checkpoint.taken(self._mine[name], optimizer)
+            pieces["model", name_of(name)] = dcp.Piece(
+                tensors.pop("parameter"), lo, shape)
+            state = "optim", "state", name_of(name)
+            for key, tensor in tensors.items():
+                pieces[*state, key.partition(".")[2]] = dcp.Piece(
+                    tensor, lo, shape)
+            # A number beside a parameter is the same in all its parts.
+            for key, value in {} if any(lo) else rest.items():
+                pieces[*state, key] = dcp.whole(torch.as_tensor(value))
+        dcp.save(folder, pieces, self._group)
+
+    def _load_distributed(self, folder, optimizer, name_of):
+        reader = dcp.Reader(folder)
+        given = []
+        for name, parameter in self._mine.items():
+            shape, lo, hi = self._boxes[name]
+            tensors, rest = {"parameter": reader.part(
+                f"model.{name_of(name)}", shape, lo, hi)}, {}
+            state = f"optim.state.{name_of(name)}."
+            for key in reader.keys(state) if optimizer else ():
+                if reader.shape(state + key) == torch.Size(shape):
+                    tensors[f"optimizer.{key}"] = reader.part(
+                        state + key, shape, lo, hi)
+                else:
+                    rest[key] = reader.whole(state + key)
+            given.append((parameter, tensors, rest))
+        reader.read(self._group)
+        for parameter, tensors, rest in given:
+            checkpoint.given(parameter, optimizer, tensors, rest)
 
     # -- looking at it -------------------------------------------------------
 
