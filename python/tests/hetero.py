@@ -726,6 +726,99 @@ def checkpoints_of_torch_are_written_and_read():
         assert apart < RELATIVE, f"{apart:.3g}"
 
 
+# -- models of Hugging Face ---------------------------------------------------
+
+def _hugging(kind, tied):
+    import transformers
+    sizes = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 4,
+             "num_attention_heads": 4, "tie_word_embeddings": tied,
+             "max_position_embeddings": 16}
+    if kind == "gpt2":
+        return transformers.GPT2Config(**sizes)
+    return transformers.AutoConfig.for_model(
+        kind, **sizes, num_key_value_heads=2, intermediate_size=64,
+        head_dim=8, pad_token_id=None)
+
+
+def _hugging_batch(step):
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randint(97, (8, 1), generator=generator)
+    x = (3 * x + 7 * torch.arange(17)) % 97
+    return x[:, :-1], x[:, 1:]
+
+
+def _hugging_losses(step_of, parameters, n):
+    optimizer = gpt.optimizer_of(parameters) if parameters else None
+    losses = []
+    for step in range(n):
+        losses.append(step_of(*_hugging_batch(step)))
+        if optimizer:
+            optimizer.step()
+            optimizer.zero_grad()
+    return losses
+
+
+def _hugging_ranks(store, rank, n, config, plan, folder):
+    begin(store, rank, n)
+    model = hetero.huggingface.cut(config, 16)
+    trainer = hetero.Trainer(
+        hetero.read_plan(plan), model.layers, model.loss, model.activation,
+        tied=model.tied)
+    trainer.load_weights(model.weights(folder))
+    losses = _hugging_losses(trainer.step, trainer.parameters(), 3)
+    trainer.close()
+    return losses
+
+
+@case
+def models_of_hugging_face_train_as_they_do_there():
+    """With their own weights, in their own class, beside plans."""
+    try:
+        import transformers
+    except ImportError:
+        print("# no transformers: skipped", flush=True)
+        return
+    # transformers asks; there is nothing of NVIDIA behind it (environment).
+    torch.cuda.is_current_stream_capturing = lambda: False
+    split = [pipeline(1, 4, stage([0, 1], 0, 2), stage([2], 3, 5)),
+             pipeline(2, 2, stage([3], 0, 5))]
+    whole = [pipeline(1, 4, stage([0], 0, 2), stage([2], 3, 5)),
+             pipeline(2, 2, stage([1], 0, 5))]
+    for kind, tied, plan in (
+            ("gpt2", True, whole), ("llama", False, split),
+            ("qwen2", True, split), ("mistral", False, split),
+            ("qwen3", True, whole)):
+        config = _hugging(kind, tied)
+        torch.manual_seed(1)
+        model = transformers.AutoModelForCausalLM.from_config(
+            config, attn_implementation="sdpa").eval()  # without dropout
+
+        def step_of(inputs, targets):
+            loss = hetero.huggingface.Cut.loss(model(inputs).logits, targets)
+            loss.backward()
+            return loss.item()
+
+        n = sum(len(s["ranks"]) for p in plan for s in p["stages"])
+        with _folder() as folder:
+            model.save_pretrained(folder)
+            reference = _hugging_losses(
+                step_of, list(model.parameters()), 3)
+            losses = ranks.values(ranks.run(
+                n, _hugging_ranks, config,
+                plan_file(*plan, sequence=16), folder))[0]
+        apart = deviation(losses, reference)
+        assert apart < RELATIVE, f"{kind}: {apart:.3g}"
+    for config, tokens, words in (
+            (transformers.GPTNeoXConfig(), 16, "model_type 'gpt_neox'"),
+            (_hugging("llama", False), 32, "tokens 32: wanted at most 16")):
+        try:
+            hetero.huggingface.cut(config, tokens)
+        except ValueError as error:
+            assert words in str(error), error
+            continue
+        raise AssertionError("it is taken")
+
+
 # -- profiles -----------------------------------------------------------------
 
 SLEEP_MS = 3.0

@@ -8,6 +8,7 @@
 docs/hetero.md of libdicomm says how, and what it does not do.
 """
 
+from . import huggingface
 from .checkpoint import CheckpointError
 from .comparison import compare, compare_ranks
 from .experts import Experts
@@ -22,5 +23,5 @@ from .trainer import Trainer
 __all__ = [
     "Attention", "CheckpointError", "ColumnLinear", "Experts", "FeedForward",
     "Plan", "PlanError", "Profile", "RowLinear", "StageError", "Trainer",
-    "Weights", "build_all", "compare", "compare_ranks", "read_plan",
-    "tie"]
+    "Weights", "build_all", "compare", "compare_ranks", "huggingface",
+    "read_plan", "tie"]
