@@ -726,6 +726,66 @@ def checkpoints_of_torch_are_written_and_read():
         assert apart < RELATIVE, f"{apart:.3g}"
 
 
+def _after_a_death(store, rank, n, old, new, culprit):
+    """Losses of two steps of a plan, and of two more of another one, by the
+    ranks that are left."""
+    begin(store, rank, n)
+    lines = text()
+
+    def begin_plan(plan):
+        trainer = hetero.Trainer(
+            plan, gpt.layers(len(lines.characters)), gpt.loss_of,
+            (gpt.TOKENS, gpt.HIDDEN), grace_s=2)
+        return trainer, gpt.optimizer_of(trainer.parameters())
+
+    before, its_optimizer = begin_plan(hetero.read_plan(old))
+    losses = []
+    for step in range(2):
+        losses.append(before.step(*lines.batch(step)))
+        its_optimizer.step()
+    if rank == culprit:
+        _kill()
+    try:
+        before.step(*lines.batch(2))
+        raise AssertionError("nobody has noticed")
+    except hetero.StageError as error:
+        assert error.culprits == [culprit], error
+    before.close()
+    dist.destroy_process_group()
+    left = [r for r in range(n) if r != culprit]
+    begin(dist.FileStore(store.path + "-left", len(left)), left.index(rank),
+          len(left))
+    trainer, optimizer = begin_plan(hetero.read_plan(new).among(left))
+    try:
+        trainer.take(before, optimizer, its_optimizer)
+    except hetero.StageError as error:
+        return str(error)
+    for step in range(2, 4):
+        losses.append(trainer.step(*lines.batch(step)))
+        optimizer.step()
+    assert not trainer.unequal_copies()
+    trainer.close()
+    return losses
+
+
+@case
+def those_that_are_left_go_on_by_another_plan():
+    left = plan_file(pipeline(1, 8, stage([0, 1], 0, 3), stage([2], 4, 5)))
+    every = ranks.run(4, _after_a_death, PLANS / "degrees.json", left, 3,
+                      seconds=100)
+    losses = ranks.values(every[:3])
+    assert losses[0] == losses[1] == losses[2], losses
+    apart = deviation(losses[0], alone(4))
+    assert apart < RELATIVE, f"{apart:.3g}"
+    # Of the only pipeline, a stage is gone.
+    old = plan_file(pipeline(1, 8, stage([0], 0, 1), stage([1], 2, 3),
+                             stage([2], 4, 5)))
+    left = plan_file(pipeline(1, 8, stage([0], 0, 3), stage([1], 4, 5)))
+    every = ranks.run(3, _after_a_death, old, left, 2, seconds=100)
+    for told in ranks.values(every[:2]):
+        assert "no rank has it any more" in told, told
+
+
 # -- models of Hugging Face ---------------------------------------------------
 
 def _hugging(kind, tied):

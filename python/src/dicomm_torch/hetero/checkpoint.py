@@ -12,6 +12,9 @@ import pathlib
 import re
 
 import torch
+import torch.distributed as dist
+
+from .redistribution import Moved, Redistribution
 
 INDEX = "index.json"
 _OWN = re.compile(r"\d+-\d+\.pt~?")  # files that write() makes
@@ -66,6 +69,51 @@ def given(parameter, optimizer, tensors, rest):
                for key, value in rest.items()},
             **{key.partition(".")[2]: value.to(parameter.device)
                for key, value in tensors.items() if key != "parameter"}}
+
+
+def fetch(home, group, every, wanted, held):
+    """Move what ranks hold to those that want it: {name: (tensors, rest)}.
+
+    every: (name, type, shape) of all parameters, alike on all ranks. wanted:
+    {name: (shape, lo, hi)} of this rank; held: {name: (that, tensors, rest)}.
+    """
+    told = [None] * home.size
+    dist.all_gather_object(told, {
+        name: ({key: tensor.dtype for key, tensor in tensors.items()}, rest)
+        for name, (_, tensors, rest) in held.items()}, group=group)
+    moved, sources, targets, made = [], [], [], {}
+    for name, _, shape in every:
+        of = [rank[name] for rank in told if name in rank]
+        if not of:
+            raise CheckpointError(f"{name}: no rank has it any more")
+        if name in wanted:
+            made[name] = {}, of[0][1]
+        for key, dtype in sorted(of[0][0].items()):
+            mine = held.get(name)
+            source = [(home.rank, 0, *mine[0][1:])] if mine else []
+            target = []
+            sources.append(mine[1][key].contiguous().to(home.place)
+                           if mine else None)
+            targets.append(None)
+            if name in wanted:
+                _, lo, hi = wanted[name]
+                target = [(home.rank, 0, lo, hi)]
+                targets[-1] = made[name][0][key] = torch.empty(
+                    [b - a for a, b in zip(lo, hi)], dtype=dtype,
+                    device=home.place)
+            moved.append(Moved(f"{key} of {name}", dtype, shape, source,
+                               target))
+    try:
+        plan = Redistribution(home, moved, own=True)
+    except dist.DistBackendError as error:
+        raise CheckpointError(
+            f"not all of it is held by a rank any more: {error}") from error
+    plan.run(*[[None if tensor is None else tensor.data_ptr()
+                for tensor in tensors] for tensors in (sources, targets)])
+    if not home.on_host and home.synchronize():
+        raise CheckpointError("the redistribution failed")
+    plan.close()
+    return made
 
 
 def write(folder, number, rank, pieces):

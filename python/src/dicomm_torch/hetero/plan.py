@@ -89,6 +89,24 @@ class Plan:
         """The ranks that have a place in alike(), in torch's order."""
         return sorted(of.places[place] for of in self.alike(pipeline, stage))
 
+    def among(self, ranks):
+        """The same for a group of some of the ranks, numbered as in a group:
+        for a plan of `dicomm-plan replan`, those that are left."""
+        number = {rank: i for i, rank in enumerate(sorted(ranks))}
+
+        def stage(of):
+            try:
+                return dataclasses.replace(
+                    of, ranks=tuple(number[rank] for rank in of.ranks))
+            except KeyError as error:
+                raise PlanError(f"{self.file}: rank {error}: wanted one of"
+                                f" {sorted(ranks)}") from None
+
+        return dataclasses.replace(self, pipelines=tuple(
+            dataclasses.replace(pipeline, stages=tuple(
+                map(stage, pipeline.stages)))
+            for pipeline in self.pipelines))
+
     def find(self, rank):
         """(pipeline, stage) of a rank; (None, None) if it has no part."""
         for p, pipeline in enumerate(self.pipelines):

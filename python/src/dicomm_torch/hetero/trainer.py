@@ -73,6 +73,7 @@ class Trainer:
         check_experts(plan, self._experts)
         self._tied = Tied(tied, len(layers))
         self._compute = compute
+        self._steps = 0
         self.plan = plan
         self._group = group
         self._loss = loss
@@ -185,6 +186,7 @@ class Trainer:
         self._boxes = {}  # of this rank: (shape, lo, hi)
         self._mine = {}  # likewise, the parameters; by names in checkpoints
         self._kept = []  # which of them it writes into checkpoints
+        self._every = []  # of all ranks: (name, type, shape)
         stages = self._held_by_stages(factories)
         planned = set()
         for name in [name for (p, _), held in stages.items() if p == 0
@@ -240,6 +242,7 @@ class Trainer:
         first = [box for box in boxes if box[1] == 0]
         if not held.splits:  # one rank is enough to get it from
             first = first[:1]
+        self._every.append((name, held.dtype, held.shape))
         mine = dict(self.named_parameters())
         mine = next((mine[n] for n in group if n in mine), None)
         for _, _, lo, hi in self._own(boxes):
@@ -287,7 +290,9 @@ class Trainer:
         global batch, equal in all copies. Returns that mean. Raises
         StageError if a rank failed, after which the trainer is of no use.
         """
-        return self._guard(self._step, inputs, targets)
+        loss = self._guard(self._step, inputs, targets)
+        self._steps += 1
+        return loss
 
     def _guard(self, function, *arguments):
         try:
@@ -466,6 +471,34 @@ class Trainer:
                              *reader.box(name, *self._boxes[name]))
         # A later save() may remove what a slow rank still reads.
         dist.barrier(group=self._group)
+
+    def take(self, other, optimizer=None, other_optimizer=None):
+        """Take all from the trainer of another plan, which this process has
+        had until now: after ranks have died, too, if this group is of those
+        that are left. By one redistribution, in which nothing moves that is
+        there already. Raises CheckpointError if nobody has some of it any
+        more; then load() has it."""
+        self._guard(self._take, other, optimizer, other_optimizer)
+
+    def _take(self, other, optimizer, other_optimizer):
+        steps = [None] * self._ranks
+        dist.all_gather_object(steps, other._steps, group=self._group)
+        if len(set(steps)) > 1:
+            raise checkpoint.CheckpointError(
+                f"ranks have made {sorted(set(steps))} steps: wanted as many"
+                " of each")
+
+        def state(trainer, of):
+            return {name: (trainer._boxes[name],
+                           *checkpoint.taken(parameter, of))
+                    for name, parameter in trainer._mine.items()}
+
+        fetched = checkpoint.fetch(
+            self._home, self._group, self._every, self._boxes,
+            state(other, other_optimizer))
+        for name, parameter in self._mine.items():
+            checkpoint.given(parameter, optimizer, *fetched[name])
+        self._steps = steps[0]
 
     def load_weights(self, source):
         """Take the values of all parameters, also those that do not train,
