@@ -62,6 +62,11 @@ enum {
 	SVG,
 	EXPORT,
 	EXPERTS,
+	OBJECTIVE,
+	MAX_DEVICES,
+	MAX_PRICE,
+	MAX_POWER,
+	MAX_STEP,
 	IMBALANCE,
 	CAPACITY,
 	OPTIONS
@@ -95,6 +100,11 @@ static const unsigned used_by[OPTIONS] = {
 	[TRACE] = VIEW,
 	[SVG] = VIEW,
 	[EXPORT] = VIEW,
+	[OBJECTIVE] = SEARCH,
+	[MAX_DEVICES] = SEARCH,
+	[MAX_PRICE] = SEARCH,
+	[MAX_POWER] = SEARCH,
+	[MAX_STEP] = SEARCH,
 	[EXPERTS] = PLANS | SEARCH,
 	[IMBALANCE] = PLANS | SEARCH,
 	[CAPACITY] = PLANS | SEARCH,
@@ -192,6 +202,33 @@ static bool in_range(const char *name, int value, int low, int high)
 	return false;
 }
 
+static bool check_limits(const struct options *o)
+{
+	const struct {
+		const char *name;
+		double value;
+	} limit[] = {{"--max-price", o->max_price},
+		     {"--max-power", o->max_power},
+		     {"--max-step", o->max_step}};
+
+	for (size_t i = 0; i < sizeof(limit) / sizeof(limit[0]); i++) {
+		if (limit[i].value >= 0 && limit[i].value <= 1e12)
+			continue;
+		input_complain("%s: %g: wanted a number from 0 to 1e12",
+			       limit[i].name, limit[i].value);
+		return false;
+	}
+	if (o->objective && strcmp(o->objective, "time") &&
+	    strcmp(o->objective, "price") &&
+	    strcmp(o->objective, "tokens-per-price")) {
+		input_complain("--objective: %s: wanted time, price or "
+			       "tokens-per-price",
+			       o->objective);
+		return false;
+	}
+	return in_range("--max-devices", o->max_devices, 0, 1 << 20);
+}
+
 static bool check(const struct options *o)
 {
 	static const char *const spaces[] = {"type", "device", "auto", "every",
@@ -231,6 +268,8 @@ static bool check(const struct options *o)
 			       o->capacity);
 		return false;
 	}
+	if (!check_limits(o))
+		return false;
 	if (o->export && o->json) {
 		input_complain("--export: %s: wanted without --json",
 			       o->export);
@@ -319,6 +358,18 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "search so long (else for --rounds)", "TIME"},
 		{"rounds", '\0', POPT_ARG_INT, &o->rounds, ROUNDS,
 		 "rounds of local moves for each start (64)", "N"},
+		{"objective", '\0', POPT_ARG_STRING, &o->objective, OBJECTIVE,
+		 "time of a step, price of the devices in use, or "
+		 "tokens-per-price",
+		 "NAME"},
+		{"max-devices", '\0', POPT_ARG_INT, &o->max_devices,
+		 MAX_DEVICES, "so many in use at most", "N"},
+		{"max-price", '\0', POPT_ARG_DOUBLE, &o->max_price, MAX_PRICE,
+		 "of an hour of these", "X"},
+		{"max-power", '\0', POPT_ARG_DOUBLE, &o->max_power, MAX_POWER,
+		 "of these, by their watts", "WATTS"},
+		{"max-step", '\0', POPT_ARG_DOUBLE, &o->max_step, MAX_STEP,
+		 "of a step", "SECONDS"},
 		{"seed", '\0', POPT_ARG_INT, &o->seed, SEED,
 		 "of random choices", "N"},
 		{"jobs", 'j', POPT_ARG_INT, &o->jobs, JOBS, "threads (1)", "N"},
@@ -415,6 +466,7 @@ void options_free(struct options *o)
 	free(o->svg);
 	free(o->export);
 	free(o->cost);
+	free(o->objective);
 	for (int i = 0; i < o->arguments; i++)
 		free(o->argument[i]);
 	free(o->argument);

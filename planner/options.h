@@ -24,6 +24,9 @@ struct options {
 	char *space;     /* owned; "type", "device", "auto", "every" */
 	double budget_s; /* 0: as many rounds as `rounds` says */
 	int rounds, seed, jobs;
+	char *objective; /* owned; NULL: time */
+	int max_devices; /* limits; 0: none */
+	double max_price, max_power, max_step;
 	bool has_schedule, has_overlap, has_zero;
 	int json, symmetric, by_memory; /* not 0: so */
 	enum plan_schedule schedule;

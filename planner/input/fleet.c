@@ -20,6 +20,7 @@ static void read_type(struct input *in, const char *name, json_t *object,
 					   "memory_gbyte_per_s",
 					   "vendor",
 					   "price",
+					   "watts",
 					   "remark",
 					   NULL};
 	char at[INPUT_PATH], path[INPUT_PATH];
@@ -49,6 +50,9 @@ static void read_type(struct input *in, const char *name, json_t *object,
 				   1e6, 1000);
 	t->price = json_object_get(object, "price")
 			   ? input_number(in, object, at, "price", 0, 1e9, NAN)
+			   : NAN;
+	t->watts = json_object_get(object, "watts")
+			   ? input_number(in, object, at, "watts", 0, 1e6, NAN)
 			   : NAN;
 	input_join(path, at, "memory_gib");
 	if (t->reserved >= t->memory)
@@ -121,7 +125,8 @@ static bool read_nodes(struct fleet *f, struct input *in)
 	f->kind = calloc(c->entries, sizeof(*f->kind));
 	f->kind_of = calloc(c->total_nodes, sizeof(*f->kind_of));
 	f->first = calloc(c->total_nodes, sizeof(*f->first));
-	if (!f->kind || !f->kind_of || !f->first)
+	f->off = calloc(c->total_ranks, sizeof(*f->off));
+	if (!f->kind || !f->kind_of || !f->first || !f->off)
 		return false;
 	for (uint32_t i = 0; i < c->entries && !in->bad; i++) {
 		int type = find_type(f, in, i), kind;
@@ -184,6 +189,15 @@ bool fleet_open(struct fleet *f, const char *file)
 	return good;
 }
 
+uint32_t fleet_usable(const struct fleet *f, uint32_t node, uint32_t rank)
+{
+	uint32_t end = f->first[node] + f->kind[f->kind_of[node]].ranks, n = 0;
+
+	while (rank >= f->first[node] && rank + n < end && !f->off[rank + n])
+		n++;
+	return n;
+}
+
 const char *fleet_host(const struct fleet *f, uint32_t node)
 {
 	uint32_t entry = 0, end = f->cluster->nodes[0].count;
@@ -202,5 +216,6 @@ void fleet_close(struct fleet *f)
 	free(f->kind);
 	free(f->kind_of);
 	free(f->first);
+	free(f->off);
 	memset(f, 0, sizeof(*f));
 }

@@ -8,8 +8,8 @@
  *
  * Further values of a type: efficiency (0.45) of its peak that training
  * reaches, reserved_gib (1) that driver and libraries keep,
- * memory_gbyte_per_s (1000), vendor, and price of an hour. Read only after
- * fleet_open(): any thread.
+ * memory_gbyte_per_s (1000), vendor, price of an hour, and watts under load.
+ * Read only after fleet_open(), but `off` between searches: any thread.
  */
 #ifndef DICOMM_PLANNER_INPUT_FLEET_H
 #define DICOMM_PLANNER_INPUT_FLEET_H
@@ -26,6 +26,7 @@ struct fleet_type {
 	double memory, reserved; /* bytes */
 	double memory_per_s;     /* bytes per second */
 	double price;            /* of an hour; NAN: nobody says */
+	double watts;            /* under load; likewise */
 };
 
 /* Nodes that are alike in all that matters: type, links, ranks. */
@@ -44,6 +45,7 @@ struct fleet {
 	struct fleet_kind *kind; /* [kinds] */
 	int *kind_of;            /* [node] */
 	uint32_t *first;         /* [node]: its lowest rank */
+	bool *off;               /* [rank]: no plan may use it */
 	int types, kinds;
 	uint32_t ranks, nodes;
 };
@@ -51,6 +53,9 @@ struct fleet {
 /* False after a message that names file, place and value. */
 bool fleet_open(struct fleet *f, const char *file);
 void fleet_close(struct fleet *f);
+/* Those of a node that a plan may use, from rank on: how many follow each
+ * other. 0: rank may not be used, or is of another node. */
+uint32_t fleet_usable(const struct fleet *f, uint32_t node, uint32_t rank);
 /* Of a node; "" if its entry of the file has no name. */
 const char *fleet_host(const struct fleet *f, uint32_t node);
 

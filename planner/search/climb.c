@@ -281,6 +281,8 @@ static bool find_idle(struct climb *c)
 	bool *busy = calloc(f->ranks, sizeof(*busy)), good = busy;
 
 	c->c->idle.teams = 0;
+	if (good)
+		memcpy(busy, f->off, f->ranks * sizeof(*busy));
 	for (int l = 0; l < d->lines && good; l++)
 		for (int i = 0; i < d->line[l].teams; i++)
 			for (int r = 0; r < d->line[l].team[i].tp; r++)

@@ -30,6 +30,24 @@ static enum search_space space_of(const struct options *o)
 	return SEARCH_AUTO;
 }
 
+static enum search_objective objective_of(const struct options *o)
+{
+	if (o->objective && !strcmp(o->objective, "price"))
+		return SEARCH_PRICE;
+	if (o->objective && !strcmp(o->objective, "tokens-per-price"))
+		return SEARCH_TOKENS_PER_PRICE;
+	return SEARCH_TIME;
+}
+
+static bool check_objective(const struct search *s)
+{
+	if (search_is_plain(s) || s->space != SEARCH_SYMMETRIC)
+		return true;
+	input_complain("--symmetric: wanted without --objective and limits: "
+		       "such plans use all devices");
+	return false;
+}
+
 /* Nothing that differs from run to run: the same search, the same file. */
 static json_t *found_json(const struct options *o, const struct job *job,
 			  const struct search_found *f)
@@ -78,6 +96,9 @@ static void print_found(const struct options *o, struct job *j,
 	printf("%ld drafts in %.2f s, the first possible one after %.3f s; "
 	       "best of space %s\n",
 	       f->drafts, f->all_s, f->first_s, f->from);
+	if (f->sets)
+		printf("by %s, of %d sets of devices\n",
+		       o->objective ? o->objective : "time", f->sets);
 	report_cost(stdout, j, &f->plan, &f->cost);
 	report_stages(stdout, j, &f->plan, &f->cost);
 	if (f->second.pipelines) {
@@ -121,9 +142,9 @@ static bool check_experts(const struct search *s)
 	return false;
 }
 
-int search_command(const struct options *o, struct job *j)
+static struct search search_of(const struct options *o, struct job *j)
 {
-	struct search s = {
+	return (struct search){
 		.job = j,
 		.space = space_of(o),
 		.schedule = o->has_schedule ? o->schedule : PLAN_1F1B,
@@ -137,11 +158,21 @@ int search_command(const struct options *o, struct job *j)
 		.seed = o->seed,
 		.jobs = o->jobs,
 		.by_memory = o->by_memory,
+		.objective = objective_of(o),
+		.devices_most = o->max_devices,
+		.price_most = o->max_price,
+		.watts_most = o->max_power,
+		.step_most_s = o->max_step,
 		.progress = isatty(STDERR_FILENO) ? show_progress : NULL};
+}
+
+int search_command(const struct options *o, struct job *j)
+{
+	struct search s = search_of(o, j);
 	struct search_found f;
 	int status = 0;
 
-	if (!check_ahead(&s) || !check_experts(&s))
+	if (!check_ahead(&s) || !check_experts(&s) || !check_objective(&s))
 		return 6;
 	if (!search_run(&s, &f))
 		return 7;

@@ -102,7 +102,19 @@ static double way_of(const struct fleet_kind *k)
 		    nic->down ? (double)nic->down : INFINITY);
 }
 
-/* What is left of a node goes to the next smaller teams, and so on. */
+/* What is left goes to the next smaller teams, and so on. */
+static void cut_run(struct starts *s, uint32_t rank, int left, int tp)
+{
+	while (left > 0 && tp > 0) {
+		for (; left >= tp; left -= tp) {
+			add_team(s, rank, tp);
+			rank += (uint32_t)tp;
+		}
+		for (tp--; tp > 0 && s->w->s->job->model.heads % tp;)
+			tp--;
+	}
+}
+
 static void make_teams(struct starts *s)
 {
 	const struct fleet *f = &s->w->s->job->fleet;
@@ -110,19 +122,13 @@ static void make_teams(struct starts *s)
 	s->teams = 0;
 	for (uint32_t n = 0; n < f->nodes; n++) {
 		const struct fleet_kind *k = &f->kind[f->kind_of[n]];
-		int tp = s->tp[k->type], left = (int)k->ranks;
-		uint32_t rank = f->first[n];
+		uint32_t rank = f->first[n], end = rank + k->ranks;
 
-		if (way_of(k) < s->least)
-			continue;
+		for (; rank < end && way_of(k) >= s->least; rank++) {
+			uint32_t run = fleet_usable(f, n, rank);
 
-		while (left > 0 && tp > 0) {
-			for (; left >= tp; left -= tp) {
-				add_team(s, rank, tp);
-				rank += (uint32_t)tp;
-			}
-			for (tp--; tp > 0 && s->w->s->job->model.heads % tp;)
-				tp--;
+			cut_run(s, rank, (int)run, s->tp[k->type]);
+			rank += run;
 		}
 	}
 	for (int back = 0; back < 2; back++) {

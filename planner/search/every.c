@@ -71,7 +71,9 @@ static void make_teams(struct every *e, uint32_t rank)
 		return;
 	}
 	node = f->links->node_of[rank];
-	end = f->first[node] + f->kind[f->kind_of[node]].ranks;
+	end = rank + fleet_usable(f, node, rank);
+	if (end == rank)
+		make_teams(e, rank + 1);
 	n = search_degrees(e->w->s->job, f->kind_of[node], degree);
 	for (int i = 0; i < n; i++) {
 		if (rank + (uint32_t)degree[i] > end)

@@ -3,6 +3,19 @@
 #include "planner/input/input.h"
 #include "planner/search/search.h"
 
+/* Any, whatever the limits. */
+static bool has_plan(const struct search *s)
+{
+	struct search any = *s;
+	struct search_found found;
+	bool has;
+
+	any.rounds = 1;
+	has = search_spaces(&any, &found) && found.plan.pipelines;
+	search_free(&found);
+	return has;
+}
+
 bool search_run(const struct search *s, struct search_found *out)
 {
 	int batch[SEARCH_SIZES];
@@ -19,10 +32,14 @@ bool search_run(const struct search *s, struct search_found *out)
 			       s->micro_batch, s->job->global_batch);
 		return false;
 	}
-	good = search_spaces(s, out);
+	good = search_is_plain(s) ? search_spaces(s, out)
+				  : search_objective(s, out);
 	if (good && out->plan.pipelines)
 		return true;
-	if (good)
+	if (good && !search_is_plain(s) && has_plan(s))
+		input_complain("there are plans, but none within the limits of "
+			       "devices, price, power and step");
+	else if (good)
 		search_why(s);
 	search_free(out);
 	return false;

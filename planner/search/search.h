@@ -14,6 +14,12 @@ enum search_space {
 	SEARCH_SYMMETRIC, /* as Megatron: equal stages, ranks in their order */
 };
 
+enum search_objective {
+	SEARCH_TIME,             /* of a step */
+	SEARCH_PRICE,            /* of an hour of the devices in use */
+	SEARCH_TOKENS_PER_PRICE, /* most of them */
+};
+
 struct search {
 	struct job *job;
 	enum search_space space;
@@ -27,6 +33,10 @@ struct search {
 	double budget_s; /* above 0: rounds until then */
 	int seed, jobs;
 	bool by_memory; /* layers by memory, to compare with */
+	enum search_objective objective;
+	/* Of the plan, at most; 0: any. */
+	int devices_most;
+	double price_most, watts_most, step_most_s;
 	/* From now and then, by one thread: how far it is. NULL: quiet. */
 	void (*progress)(double part, double best_s, void *ctx);
 	void *ctx;
@@ -37,6 +47,7 @@ struct search_found {
 	struct cost cost, second_cost;
 	const char *from; /* the space of the best */
 	long drafts;      /* looked at */
+	int sets;         /* of devices, likewise; 0: all of them */
 	double first_s,
 		all_s; /* until the first possible plan; until the end */
 };
@@ -46,6 +57,17 @@ struct search_found {
  */
 bool search_run(const struct search *s, struct search_found *out);
 void search_free(struct search_found *f);
+
+/* ---- other objectives than time ---- */
+
+/* No limits, and no other objective. */
+bool search_is_plain(const struct search *s);
+/* The less, the better; INFINITY: beyond a limit. */
+double search_value(const struct search *s, const struct plan *p,
+		    const struct cost *c);
+/* False after a message: no memory, or no price of a device. A plan of no
+ * pipelines: none is within the limits. */
+bool search_objective(const struct search *s, struct search_found *out);
 
 /* ---- drafts that are kept ---- */
 

@@ -322,7 +322,8 @@ static bool fill_group(struct types *t, struct group *g)
 
 	g->node = calloc(f->nodes, sizeof(*g->node));
 	for (uint32_t i = 0; g->node && i < f->nodes; i++)
-		if (is_alike(kind, &f->kind[f->kind_of[i]]))
+		if (is_alike(kind, &f->kind[f->kind_of[i]]) &&
+		    fleet_usable(f, i, f->first[i]) == kind->ranks)
 			g->node[g->nodes++] = i;
 	g->degrees = search_degrees(t->w->s->job, g->kind, g->degree);
 	g->memory = type->memory - type->reserved;
@@ -350,6 +351,9 @@ static bool find_groups(struct types *t)
 			t->w->bad = true;
 			return false;
 		}
+		/* None of its nodes is whole. */
+		if (!t->group[t->groups - 1].nodes)
+			free(t->group[--t->groups].node);
 	}
 	return true;
 }

@@ -427,6 +427,59 @@ run 6 simulate --cluster "$work/priced.json" --model "$work/config.json" \
 	--plan "$work/symmetric.json"
 says "devices.a.price: -1: wanted a number from 0"
 
+# ---- objectives and limits ----
+
+run 7 search "$@" -g 96 -s 2048 --objective tokens-per-price
+says "devices.a.price: missing: wanted with --objective or --max-price"
+run 6 search "$@" -g 96 -s 2048 --objective speed
+says "--objective: speed: wanted time, price or tokens-per-price"
+run 6 search "$@" -g 96 -s 2048 --max-devices 4 --symmetric
+says "--symmetric: wanted without --objective and limits"
+# b is half as fast as a, and costs a tenth.
+sed 's/"memory_gib": 40/"price": 10, "watts": 400, &/
+	s/"memory_gib": 24/"price": 1, "watts": 300, &/' "$work/cluster.json" \
+	>"$work/prices.json"
+objective() # OPTION...
+{
+	run 0 search --cluster "$work/prices.json" \
+		--model "$work/config.json" -g 96 -s 2048 --rounds 4 "$@" \
+		-o "$work/objective.json"
+	grep -o '"step_s": [0-9.]*\|"price_per_hour": [0-9.]*' \
+		"$work/objective.json" | tr -d '\n' >"$work/values"
+	step=$(sed 's/.*"step_s": \([0-9.]*\).*/\1/' "$work/values")
+	price=$(sed 's/.*"price_per_hour": \([0-9.]*\).*/\1/' "$work/values")
+}
+holds() # an expression of awk of step and price
+{
+	awk -v step="$step" -v price="$price" -v fast="$fast" \
+		-v all="$all" "BEGIN { exit !($1) }" ||
+		fail "step $step of $fast s, price $price of $all: not $1"
+}
+objective
+fast=$step all=$price
+holds "price > 80"
+objective --objective tokens-per-price
+says "by tokens-per-price, of "
+holds "step * price < 0.5 * fast * all && step > fast"
+objective --objective price
+holds "price <= 4"
+cheap=$step least=$price
+objective --objective price --max-step "$(awk -v s="$cheap" -v f="$fast" \
+	'BEGIN { print (s + f) / 2 }')"
+holds "price > $least && price < all && step < $cheap"
+objective --max-price 50
+holds "price <= 50 && price > 30 && step > fast"
+objective --max-devices 5
+[ "$(tr -d ' \n' <"$work/objective.json" |
+	grep -o '"idle":\[[^]]*\]' | tr -cd , | wc -c)" -ge 6 ] ||
+	fail "more than 5 of 12 devices"
+objective --max-power 1300
+says "by time, of "
+holds "price <= 31"
+run 7 search --cluster "$work/prices.json" --model "$work/config.json" \
+	-g 96 -s 2048 --rounds 1 --max-step 0.001
+says "there are plans, but none within the limits"
+
 # ---- no option is taken and not used ----
 
 for other in "--trace x" "--svg x" "--export torch" "--plan x" "--device a" \
