@@ -173,15 +173,34 @@ static bool drop(struct climb *c, struct draft *d)
 	return true;
 }
 
+/* Has a part of a team work by now? */
+static bool is_busy(const struct draft *d, struct draft_team team)
+{
+	for (int l = 0; l < d->lines; l++) {
+		for (int i = 0; i < d->line[l].teams; i++) {
+			struct draft_team t = d->line[l].team[i];
+
+			if (t.rank < team.rank + (uint32_t)team.tp &&
+			    team.rank < t.rank + (uint32_t)t.tp)
+				return true;
+		}
+	}
+	return false;
+}
+
 static bool put_to_work(struct climb *c, struct draft *d)
 {
 	const struct draft_line *idle = &c->c->idle;
 	struct draft_line *to = slow_line(c, d);
+	struct draft_team team;
+	int at;
 
 	if (!idle->teams)
 		return false;
-	return draft_add_team(to, (int)draw(c, to->teams + 1),
-			      idle->team[draw(c, idle->teams)]);
+	at = (int)draw(c, to->teams + 1);
+	team = idle->team[draw(c, idle->teams)];
+	/* Of several moves in a row, one before may have taken it. */
+	return !is_busy(d, team) && draft_add_team(to, at, team);
 }
 
 /* The same in all pipelines that have as many stages as this one: where many

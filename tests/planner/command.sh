@@ -272,8 +272,11 @@ run 0 detect "$work/host.json" "$work/mixed.json" -o "$work/found.json"
 tr -d ' \n' <"$work/found.json" >"$work/out"
 says '"islands":[{"name":"n2","gbit_per_s":25}]'
 says '"name":"n2/1","island":"n2","gbit_per_s":200.0,"ranks":1,'
+# So many rounds that a team might be put to work twice.
 run 0 search --cluster "$work/found.json" --model "$work/config.json" -g 8 \
-	-s 2048 -o "$work/mixed-plan.json"
+	-s 2048 --rounds 256 -o "$work/mixed-plan.json"
+run 0 check --cluster "$work/found.json" --model "$work/config.json" \
+	--plan "$work/mixed-plan.json"
 run 0 simulate --cluster "$work/found.json" --model "$work/config.json" \
 	--plan "$work/mixed-plan.json" --export hostfile
 says "n2 slots=2"
