@@ -308,6 +308,25 @@ static int search(const struct options *o)
 	return status;
 }
 
+static int replan(const struct options *o)
+{
+	struct plan p;
+	struct job j;
+	int status = USAGE;
+
+	if (!need("--lost", o->lost) || !open_plan(o, 0, &p))
+		return USAGE;
+	if (open_job_of(o, &j, &p)) {
+		int wrong = 0;
+
+		check_plan(&j, &p, print_unless_memory, &wrong);
+		status = wrong ? NO_GOOD : search_replan_command(o, &j, &p);
+		job_close(&j);
+	}
+	plan_close(&p);
+	return status;
+}
+
 static int detect(const struct options *o)
 {
 	json_t *cluster;
@@ -345,9 +364,9 @@ static const struct {
 	const char *name;
 	int (*run)(const struct options *o);
 } commands[] = {
-	{"check", check},     {"compare", compare},   {"detect", detect},
-	{"explain", explain}, {"groups", groups},     {"measure", measure},
-	{"search", search},   {"simulate", simulate},
+	{"check", check},     {"compare", compare}, {"detect", detect},
+	{"explain", explain}, {"groups", groups},   {"measure", measure},
+	{"replan", replan},   {"search", search},   {"simulate", simulate},
 };
 
 int main(int argc, char **argv)

@@ -21,6 +21,8 @@ enum {
 	MEASURE = 32,
 	SEARCH = 64,
 	SIMULATE = 128,
+	REPLAN = 256,
+	SEARCHES = SEARCH | REPLAN,
 	VIEW = EXPLAIN | SIMULATE,
 	PLANS = VIEW | CHECK | COMPARE | GROUPS,
 };
@@ -29,9 +31,9 @@ static const struct {
 	const char *name;
 	unsigned bit;
 } commands[] = {
-	{"check", CHECK},     {"compare", COMPARE},   {"detect", DETECT},
-	{"explain", EXPLAIN}, {"groups", GROUPS},     {"measure", MEASURE},
-	{"search", SEARCH},   {"simulate", SIMULATE},
+	{"check", CHECK},     {"compare", COMPARE}, {"detect", DETECT},
+	{"explain", EXPLAIN}, {"groups", GROUPS},   {"measure", MEASURE},
+	{"replan", REPLAN},   {"search", SEARCH},   {"simulate", SIMULATE},
 };
 
 enum {
@@ -62,6 +64,7 @@ enum {
 	SVG,
 	EXPORT,
 	EXPERTS,
+	LOST,
 	OBJECTIVE,
 	MAX_DEVICES,
 	MAX_PRICE,
@@ -74,20 +77,21 @@ enum {
 
 /* An option that a command would not look at is none of its options. */
 static const unsigned used_by[OPTIONS] = {
-	[CLUSTER] = PLANS | SEARCH | DETECT,
-	[MODEL] = PLANS | SEARCH | MEASURE,
-	[PROFILE] = PLANS | SEARCH,
-	[PLAN] = PLANS,
+	[CLUSTER] = PLANS | SEARCHES | DETECT,
+	[MODEL] = PLANS | SEARCHES | MEASURE,
+	[PROFILE] = PLANS | SEARCHES,
+	[PLAN] = PLANS | REPLAN,
+	[LOST] = REPLAN,
 	[GLOBAL_BATCH] = SEARCH,
 	[SEQ] = SEARCH | MEASURE,
-	[MICRO_BATCH] = SEARCH | MEASURE,
-	[SPACE] = SEARCH,
+	[MICRO_BATCH] = SEARCHES | MEASURE,
+	[SPACE] = SEARCHES,
 	[SYMMETRIC] = SEARCH,
 	[BY_MEMORY] = SEARCH,
-	[BUDGET] = SEARCH,
-	[ROUNDS] = SEARCH,
-	[SEED] = SEARCH,
-	[JOBS] = SEARCH,
+	[BUDGET] = SEARCHES,
+	[ROUNDS] = SEARCHES,
+	[SEED] = SEARCHES,
+	[JOBS] = SEARCHES,
 	[SCHEDULE] = PLANS | SEARCH,
 	[OVERLAP] = PLANS | SEARCH,
 	[AHEAD] = PLANS | SEARCH,
@@ -95,8 +99,8 @@ static const unsigned used_by[OPTIONS] = {
 	[COST] = VIEW,
 	[DEVICE] = MEASURE,
 	[PYTHON] = MEASURE,
-	[OUT] = SEARCH | DETECT | MEASURE | VIEW,
-	[JSON] = SEARCH | VIEW,
+	[OUT] = SEARCHES | DETECT | MEASURE | VIEW,
+	[JSON] = SEARCHES | VIEW,
 	[TRACE] = VIEW,
 	[SVG] = VIEW,
 	[EXPORT] = VIEW,
@@ -113,6 +117,7 @@ static const unsigned used_by[OPTIONS] = {
 static const char help[] =
 	"COMMAND [options]\n\n"
 	"  search    find the plan that trains fastest\n"
+	"  replan    a plan like --plan for what is left of its devices\n"
 	"  simulate  predict the step time and memory of a plan\n"
 	"  check     does a plan make sense, and fit?\n"
 	"  explain   stage by stage: time, bytes, memory, what limits\n"
@@ -358,6 +363,8 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "search so long (else for --rounds)", "TIME"},
 		{"rounds", '\0', POPT_ARG_INT, &o->rounds, ROUNDS,
 		 "rounds of local moves for each start (64)", "N"},
+		{"lost", '\0', POPT_ARG_STRING, &o->lost, LOST,
+		 "replan: ranks such as 4,8-11, or names of hosts", "LIST"},
 		{"objective", '\0', POPT_ARG_STRING, &o->objective, OBJECTIVE,
 		 "time of a step, price of the devices in use, or "
 		 "tokens-per-price",
@@ -467,6 +474,7 @@ void options_free(struct options *o)
 	free(o->export);
 	free(o->cost);
 	free(o->objective);
+	free(o->lost);
 	for (int i = 0; i < o->arguments; i++)
 		free(o->argument[i]);
 	free(o->argument);

@@ -24,6 +24,7 @@ struct options {
 	char *space;     /* owned; "type", "device", "auto", "every" */
 	double budget_s; /* 0: as many rounds as `rounds` says */
 	int rounds, seed, jobs;
+	char *lost;      /* owned; of replan */
 	char *objective; /* owned; NULL: time */
 	int max_devices; /* limits; 0: none */
 	double max_price, max_power, max_step;

@@ -8,7 +8,7 @@
 
 #include "planner/input/input.h"
 #include "planner/output/report.h"
-#include "planner/search/search.h"
+#include "planner/search/replan.h"
 
 static void show_progress(double part, double best_s, void *ctx)
 {
@@ -184,6 +184,71 @@ int search_command(const struct options *o, struct job *j)
 		print_json(o, j, &f);
 	else
 		print_found(o, j, &f);
+	search_free(&f);
+	return status;
+}
+
+static void print_replan(const struct options *o, struct job *j,
+			 const struct plan *old, const struct search_found *f,
+			 const struct replan *r)
+{
+	struct cost c;
+
+	printf("from %s; ", f->from);
+	if (cost_of(j, old, NULL, NULL, &c)) {
+		printf("a step took %.4f s before; ", c.step);
+		cost_free(&c);
+	}
+	printf("%.2f GiB of weights and optimizer move", r->moved / 0x1p30);
+	if (r->fastest_moved > r->moved)
+		printf(" (%.2f for the fastest plan, %.4f s)",
+		       r->fastest_moved / 0x1p30, r->fastest_s);
+	printf("\n");
+	if (r->gone > 0)
+		printf("%.2f GiB were on lost devices only: they come from a "
+		       "checkpoint\n",
+		       r->gone / 0x1p30);
+	report_cost(stdout, j, &f->plan, &f->cost);
+	report_stages(stdout, j, &f->plan, &f->cost);
+	if (o->out)
+		printf("written to %s\n", o->out);
+}
+
+int search_replan_command(const struct options *o, struct job *j,
+			  const struct plan *old)
+{
+	struct search s = search_of(o, j);
+	struct search_found f;
+	struct replan r = {0};
+	int status = 0;
+
+	if (plan_experts(old) > 1) {
+		input_complain("replan: %s: expert_parallel: %d: wanted 1",
+			       old->file, plan_experts(old));
+		return 7;
+	}
+	s.schedule = old->schedule;
+	s.overlap = old->overlap;
+	s.ahead = old->ahead;
+	s.experts = 1;
+	s.zero = old->zero;
+	if (s.space == SEARCH_SYMMETRIC) {
+		input_complain("--symmetric: wanted without replan: such plans "
+			       "use all devices");
+		return 6;
+	}
+	if (!replan_lose(j, o->lost))
+		return 6;
+	if (!replan_run(&s, old, &f, &r))
+		return 7;
+	if (s.progress)
+		fprintf(stderr, "\n");
+	if (o->out && !write_plan(o, j, &f))
+		status = 1;
+	else if (o->json)
+		print_json(o, j, &f);
+	else
+		print_replan(o, j, old, &f, &r);
 	search_free(&f);
 	return status;
 }

@@ -483,6 +483,53 @@ run 7 search --cluster "$work/prices.json" --model "$work/config.json" \
 	-g 96 -s 2048 --rounds 1 --max-step 0.001
 says "there are plans, but none within the limits"
 
+# ---- devices are lost ----
+
+lose() # PLAN LIST OPTION...
+{
+	run 0 replan --cluster "$work/cluster.json" \
+		--model "$work/config.json" --plan "$1" --lost "$2" \
+		--rounds 4 -o "$work/left.json"
+	run 0 check --cluster "$work/cluster.json" \
+		--model "$work/config.json" --plan "$work/left.json"
+}
+ranks_of()
+{
+	tr -d ' \n' <"$1" | grep -o '"ranks":\[[^]]*\]' | tr -cs '0-9' '\n' |
+		grep . | sort -n | tr '\n' ' '
+}
+set -- --cluster "$work/cluster.json" --model "$work/config.json"
+# Two alike pipelines of two stages, and one device that has all layers.
+cat >"$work/lines.json" <<EOF
+{"version": 1, "sequence": 512, "global_batch": 24, "pipelines": [
+ {"micro_batch": 1, "micro_batches": 8, "stages": [
+  {"ranks": [0, 1], "tp": 2, "layers": [0, 8]},
+  {"ranks": [2, 3], "tp": 2, "layers": [9, 17]}]},
+ {"micro_batch": 1, "micro_batches": 8, "stages": [
+  {"ranks": [4, 5], "tp": 2, "layers": [0, 8]},
+  {"ranks": [6, 7], "tp": 2, "layers": [9, 17]}]},
+ {"micro_batch": 1, "micro_batches": 8, "stages": [
+  {"ranks": [8, 9, 10, 11], "tp": 4, "layers": [0, 17], "recompute": true}]}]}
+EOF
+run 0 check "$@" --plan "$work/lines.json"
+lose "$work/lines.json" 2,4-5
+case " $(ranks_of "$work/left.json")" in
+*" 2 "* | *" 4 "* | *" 5 "*) fail "lost ranks are used" ;;
+esac
+run 0 replan "$@" --plan "$work/lines.json" --lost 4-7 --rounds 4
+says "GiB of weights and optimizer move"
+grep -q "come from a" "$work/out" && fail "other pipelines have all of it"
+run 0 replan "$@" --plan "$work/lines.json" --lost 2,6,8-11 --rounds 4
+says "were on lost devices only: they come from a checkpoint"
+for wrong in 12 3-x 7-5 far; do
+	run 6 replan "$@" --plan "$work/lines.json" --lost 1,$wrong
+	says "--lost: $wrong: wanted the name of a host, or ranks from 0 to 11"
+done
+run 6 replan "$@" --plan "$work/lines.json"
+says "--lost is needed"
+run 7 replan "$@" --plan "$work/lines.json" --lost 0-11 --rounds 1
+says "no plan fits"
+
 # ---- no option is taken and not used ----
 
 for other in "--trace x" "--svg x" "--export torch" "--plan x" "--device a" \
@@ -497,7 +544,7 @@ run 6 simulate --cluster "$work/cluster.json" --model "$work/config.json" \
 says "--global-batch: not an option of simulate, but of search"
 run 6 check --cluster "$work/cluster.json" --model "$work/config.json" \
 	--plan "$work/plan.json" --json
-says "--json: not an option of check, but of explain, search, simulate"
+says "--json: not an option of check, but of explain, replan, search, simulate"
 run 6 simulate --cluster "$work/cluster.json" --model "$work/config.json" \
 	--plan "$work/plan.json" --cost flashflex --svg "$work/x.svg"
 says "--cost: flashflex: wanted without --trace"
