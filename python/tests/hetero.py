@@ -671,7 +671,6 @@ def sixteen_bits_compute_and_thirty_two_are_trained():
 
 def _distributed(store, rank, n, plan, first, folder):
     """Two steps, of what a folder has but at first; then it has them."""
-    import torch.distributed.checkpoint  # noqa: F401
     begin(store, rank, n)
     lines = text()
     trainer = hetero.Trainer(

@@ -205,7 +205,7 @@ class _Named:
 class Cut:
     """layers, loss, activation and tied are what hetero.Trainer wants."""
 
-    def __init__(self, config, tokens, seed_deviation):
+    def __init__(self, config, tokens, deviation):
         family = _Gpt2 if config.model_type == "gpt2" else _Llama
         self._family = family(config)
         self.config = config
@@ -214,7 +214,7 @@ class Cut:
         made = self._family
 
         def layer(make, *arguments):
-            return lambda: _initialize(make(*arguments), seed_deviation)
+            return lambda: _initialize(make(*arguments), deviation)
 
         self.layers = [
             layer(made.embedding),

@@ -2,8 +2,6 @@
 """Weights that several layers have together, such as those of an embedding
 and of the head."""
 
-import torch
-
 from .plan import PlanError
 
 
@@ -83,7 +81,6 @@ def refuse_shared(layers):
                     f" tied=[({other!r}, {name!r})]")
 
 
-@torch.no_grad()
 def tie(model, *groups):
     """The same in one process: a model of build_all()."""
     Tied(groups, len(model)).join(model)
