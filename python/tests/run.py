@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Test the backend: run.py [operations] [clients] [failures] [hetero] [comms],
-all by default.
+"""Test the backend: run.py [operations] [clients] [failures] [hetero] [comms]
+[transports], all by default.
 
 Prints a line for each case and, last, how many passed. The status is 0 if all
 did. LIBDICOMM_FILE says which libdicomm is tested.
@@ -94,8 +94,14 @@ def comms():
     comms.run(tell)
 
 
+def transports():
+    import transports
+
+    transports.run(tell)
+
+
 PARTS = {"operations": operations, "clients": clients, "failures": failures,
-         "hetero": hetero, "comms": comms}
+         "hetero": hetero, "comms": comms, "transports": transports}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:
