@@ -203,6 +203,12 @@ def what_makes_no_sense_is_refused(rank, n):
     refuses(TypeError, "one type", lambda:
             dist.group.WORLD._allgather_base(
                 torch.ones(n, dtype=torch.int32), torch.ones(1)))
+    refuses(ValueError, "summed only, not reduced by MAX", lambda:
+            dist.all_reduce(torch.ones(1).to_sparse(), red.MAX))
+    refuses(ValueError, "torch.sparse_csr", lambda: dist.all_reduce(
+        torch.ones(1, 1).to_sparse_csr()))
+    refuses(ValueError, "on meta, but this rank of group 0 is bound to host",
+            lambda: dist.all_reduce(torch.ones(1, device="meta")))
     tensor = torch.ones(1)
     dist.all_reduce(tensor)  # and the group is as it was
     assert tensor == n

@@ -18,7 +18,8 @@ from torch.autograd import _profiler_enabled
 
 from . import _completion, _detail
 from . import _library as lib
-from ._types import moved, reduction
+from ._communicator import TORCH_KINDS
+from ._types import moved, operator_name, reduction
 from ._watched import Subclass, is_subclass
 
 _call = lib.library
@@ -104,10 +105,11 @@ class Operations:
             return tensor, False
         if device.type == "cpu":
             return tensor.to(comm.place), True
+        remedy = (": set DICOMM_DEVICE, or device_id of init_process_group"
+                  if device.type in TORCH_KINDS.values() else "")
         raise ValueError(
             f"dicomm {what}: the tensor is on {device}, but this rank of group"
-            f" {comm.name} is bound to {comm.device}: set DICOMM_DEVICE, or"
-            " device_id of init_process_group")
+            f" {comm.name} is bound to {comm.device}{remedy}")
 
     def _source(self, call, tensor):
         """A plain tensor to send from."""
@@ -337,11 +339,13 @@ class Operations:
         tensor = _one(tensors, "all_reduce_sparse")
         opts = opts or c10d.AllreduceOptions()
         operator = opts.reduceOp
-        if tensor.layout is not torch.sparse_coo or (
-                int(getattr(operator, "op", operator))
-                != int(dist.ReduceOp.RedOpType.SUM)):
-            raise ValueError("dicomm all_reduce: sparse tensors are summed, of"
-                             f" layout torch.sparse_coo, not {tensor.layout}")
+        if tensor.layout is not torch.sparse_coo:
+            raise ValueError("dicomm all_reduce: sparse tensors need the layout"
+                             f" torch.sparse_coo, not {tensor.layout}")
+        if int(getattr(operator, "op", operator)) != int(
+                dist.ReduceOp.RedOpType.SUM):
+            raise ValueError("dicomm all_reduce: sparse tensors are summed only,"
+                             f" not reduced by {operator_name(operator)}")
         size = self._communicator.size
         mine = tensor.detach().coalesce()
         indices = mine.indices().t().contiguous()

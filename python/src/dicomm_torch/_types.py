@@ -110,6 +110,11 @@ def _scalar(factor, dtype, kind):
         ctypes.string_at(value.data_ptr(), value.element_size()))
 
 
+def operator_name(op):
+    """Of a ReduceOp or a RedOpType, for people."""
+    return _NAMES.get(int(getattr(op, "op", op)), str(op))
+
+
 class Reduction:
     """An operator of torch on a type: what the library is to be told.
 
@@ -144,7 +149,7 @@ def reduction(op, dtype, comm):
     known = _known.get((number, dtype))
     if known:
         return known
-    name = _NAMES.get(number, str(op))
+    name = operator_name(op)
     if dtype not in TYPES:
         raise TypeError(f"dicomm: tensors of {dtype} can be moved but not"
                         f" reduced (operator {name})")
