@@ -3,9 +3,9 @@
  * The seam for kinds of device. A rank is bound to one device: it computes
  * there, and its buffers lie there.
  *
- * A kind sets every operation. For one that it lacks, the operation returns
- * DICOMM_ERR_UNSUPPORTED or false. To add a kind, write a folder of its own,
- * and add its line to registry.c and its files to Makefile.include.
+ * A kind sets every operation, unless its comment says what NULL means. For one
+ * that it lacks, the operation returns DICOMM_ERR_UNSUPPORTED or false.
+ * README.md says how to add a kind.
  */
 #ifndef DICOMM_ACCEL_ACCEL_H
 #define DICOMM_ACCEL_ACCEL_H
@@ -263,8 +263,8 @@ struct accel {
 	/* Returns DICOMM_ERR_INVALID_ARGUMENT if ptr is not from alloc(). */
 	dicomm_result_t (*free)(void *ptr);
 
-	/* NULL if the kind has no streams: the caller computes by
-	 * itself (host). */
+	/* NULL if the kind has no streams: the caller computes by itself, on
+	 * memory that it reads (host). Then loaded() returns false. */
 	const struct accel_work *work;
 };
 

@@ -20,8 +20,8 @@ enum fork_place {
 	 * thread which forks holds, so a fork waits for a bounded time only,
 	 * and first, when it holds nothing that this owner may want. */
 	FORK_VERBS,
-	/* The owners of these three write log lines, too, and the callback may
-	 * want any lock from here on. */
+	/* Owners of locks before FORK_CONTROL write log lines, too, and the
+	 * callback may want any lock from here on. */
 	FORK_SEGMENTS,
 	FORK_REFERENCES,
 	FORK_HOST_MEMORY,
