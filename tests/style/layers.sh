@@ -54,11 +54,7 @@ allow collectives/algorithms 'src/base/|collectives/(plan|groups)/'
 allow collectives/redistribute 'src/base/|collectives/select/estimate_params.h'
 allow transports 'src/(base|accel)/'
 for folder in transports/*/; do
-	may='src/(base|accel)/|transports/(transport|terms|defaults|progress_thread).h'
-	case $folder in
-	transports/tcp/ | transports/ucx/) may="$may|transports/framed/" ;;
-	esac
-	allow "${folder%/}" "$may"
+	allow "${folder%/}" 'src/(base|accel)/|transports/((transport|terms|defaults|progress_thread).h|framed/)'
 done
 # Rooms of a transport: each may include those before it.
 seam='src/(base|accel)/|transports/transport.h'
