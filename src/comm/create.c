@@ -62,6 +62,9 @@ static dicomm_result_t apply_device(struct dicomm_comm *comm)
 	if (!comm->accel)
 		return FAIL(DICOMM_ERR_INVALID_ARGUMENT,
 			    "config: device %s: %s", device, why);
+	/* The library's own spelling, which others compare: a user may write
+	 * host:0. */
+	device = comm->accel->name;
 	if (comm->accel->work) {
 		TRY(comm->accel->describe(comm->index, &info));
 		device = info.name;
