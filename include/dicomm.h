@@ -226,7 +226,7 @@ extern "C" {
 /** Version of this header, as numbers and as major * 10000 + minor * 100 +
  * patch; dicomm_get_version() tells that of the library. */
 #define DICOMM_VERSION_MAJOR 0
-#define DICOMM_VERSION_MINOR 1
+#define DICOMM_VERSION_MINOR 2
 #define DICOMM_VERSION_PATCH 0
 #define DICOMM_VERSION                                               \
 	(DICOMM_VERSION_MAJOR * 10000 + DICOMM_VERSION_MINOR * 100 + \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The interface of release 0.1: values, places of fields where pointers have 64
+/* The interface of release 0.2: values, places of fields where pointers have 64
  * bits, functions. symbols.sh compiles it behind dicomm.h. A release adds what
  * is new in it; what is here neither changes nor goes while the soname stays.
  */
@@ -398,3 +398,9 @@ dicomm_result_t dicomm_predict(const char *topology, const char *operation,
 dicomm_result_t dicomm_adapter_info(int index, dicomm_adapter_info_t *info);
 dicomm_result_t dicomm_explain_devices(const char *first, const char *second,
 				       char *text, size_t len);
+PLACE(dicomm_network_info_t, interface, 0);
+PLACE(dicomm_network_info_t, address, 64);
+PLACE(dicomm_network_info_t, reason, 128);
+dicomm_result_t dicomm_network_info(dicomm_network_info_t *info);
+dicomm_result_t dicomm_job_info(const char *address, dicomm_job_fn_t fn,
+				void *ctx);
