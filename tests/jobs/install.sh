@@ -16,7 +16,7 @@ bench=$(cd "${srcdir:-.}" && pwd)/tests/bench
 make_it() {
 	MAKEFLAGS= make -s "$1" prefix="$to" exec_prefix="$to" \
 		bindir="$to/bin" libdir="$to/lib" includedir="$to/include" \
-		mandir="$to/share/man" \
+		mandir="$to/share/man" datadir="$to/share" \
 		DESTDIR= >"$out/table" 2>&1 || fail "make $1"
 }
 
@@ -83,6 +83,33 @@ for path in "$to"/bin/*; do
 done
 [ -s "$to/share/man/man3/dicomm_allreduce.3" ] ||
 	fail "no man page of dicomm_allreduce()"
+
+# bash completes what the tools say of themselves; it cuts words at "=".
+for name in perf info plan run; do
+	[ -e "$to/share/bash-completion/completions/dicomm-$name" ] ||
+		fail "no completion of dicomm-$name"
+done
+cat >"$out/completion" <<'END'
+. "$1/share/bash-completion/completions/dicomm-plan"
+completes() { # to these words: command and its words
+	local wanted=$1
+	shift
+	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+	_dicomm_tool "$1"
+	[ "${COMPREPLY[*]}" = "$wanted" ] ||
+		echo "'$*' is completed to '${COMPREPLY[*]}'"
+}
+PATH=$1/bin:$PATH
+completes allreduce dicomm-perf allr
+completes --ranks dicomm-perf allreduce --ra
+completes 'malloc alloc' dicomm-perf allreduce --mem =
+completes alloc dicomm-perf allreduce --mem = a
+completes '' dicomm-perf allreduce --plot = x
+completes 'search simulate' dicomm-plan s
+completes --doctor dicomm-info --doc
+END
+bash "$out/completion" "$to" >"$out/table" 2>"$out/errors"
+[ ! -s "$out/table" ] || fail "completion"
 
 # libnccl.so.2 finds its libdicomm.so.1 from where it lies, and dicomm-run both.
 if [ -e "$to/lib/libdicomm.so" ]; then
