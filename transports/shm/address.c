@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,13 +29,13 @@ static int hex_digit(char c)
 	return -1;
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* The machine's boot id. It is all zero if the kernel does not give it; then
- * the pid namespace decides. */
-static uint8_t boot_id[16];
+/* The machine's boot id, once it has been read */
+static _Atomic uint64_t kept[2];
+static _Atomic bool is_kept;
 
-static void boot_id_read(void)
+static bool boot_id_read(uint64_t id[2])
 {
+	uint8_t *bytes = (uint8_t *)id;
 	char text[64] = "";
 	ssize_t n;
 	int fd, digits = 0;
@@ -42,7 +43,7 @@ static void boot_id_read(void)
 	fd = descriptors_high(
 		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
-		return;
+		return false;
 	n = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	for (ssize_t i = 0; i < n && digits < 32; i++) {
@@ -50,17 +51,35 @@ static void boot_id_read(void)
 
 		if (d < 0)
 			continue;
-		boot_id[digits / 2] = (uint8_t)(boot_id[digits / 2] << 4 | d);
+		bytes[digits / 2] = (uint8_t)(bytes[digits / 2] << 4 | d);
 		digits++;
+	}
+	return digits == 32;
+}
+
+/* All zero if the kernel does not give it; then the pid namespace decides. A
+ * process that lacked descriptors looks again the next time. */
+static void boot_id_get(uint64_t id[2])
+{
+	id[0] = id[1] = 0;
+	if (atomic_load(&is_kept)) {
+		id[0] = atomic_load(&kept[0]);
+		id[1] = atomic_load(&kept[1]);
+	} else if (boot_id_read(id)) {
+		atomic_store(&kept[0], id[0]);
+		atomic_store(&kept[1], id[1]);
+		atomic_store(&is_kept, true);
 	}
 }
 
 void shm_host_find(struct shm_host *h)
 {
+	uint64_t boot_id[2];
 	struct stat st;
 
 	memset(h, 0, sizeof(*h));
-	pthread_once(&once, boot_id_read);
+	boot_id_get(boot_id);
+	_Static_assert(sizeof(h->boot_id) == sizeof(boot_id), "of 16 bytes");
 	memcpy(h->boot_id, boot_id, sizeof(boot_id));
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		h->pid_namespace = st.st_ino;

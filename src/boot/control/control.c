@@ -693,7 +693,7 @@ static void free_control(struct control *c)
 	free(c);
 }
 
-/* Allocates everything now, before other ranks rely on this one. */
+/* Before other ranks rely on this one. Names come later (pack_names()). */
 static dicomm_result_t create(const struct control_config *config,
 			      struct control **out)
 {
@@ -837,7 +837,8 @@ static void report_end_of_open(struct control *c, dicomm_result_t status)
 	loop_lock();
 	told = c->failed;
 	loop_unlock();
-	if (!told && status == DICOMM_ERR_TIMEOUT)
+	if (!told &&
+	    (status == DICOMM_ERR_TIMEOUT || status == DICOMM_ERR_NO_MEMORY))
 		control_report(c, status, c->rank, text);
 	if (!told && status == DICOMM_ERR_ABORTED)
 		control_report(c, DICOMM_ERR_REMOTE, c->rank, text);

@@ -14,7 +14,7 @@
 /* Increment a number when a change makes this build incompatible with the last
  * one: in the frames of the control plane, in plans, or in the layout of shared
  * memory. */
-#define FEATURES "control 7 plan 1 shm 3"
+#define FEATURES "control 8 plan 1 shm 3"
 
 void (*rank_info_test_hook)(struct rank_info *info);
 

@@ -29,6 +29,7 @@ static struct {
 	uint64_t until_ns, of;
 	struct interface chosen;
 } kept;
+static uint64_t lessons; /* times that something else was learned */
 
 /* Returns true if an entry of the list, n characters long, matches this
  * name. */
@@ -257,8 +258,10 @@ dicomm_result_t interface_choose(struct interface *chosen)
 	const char *spec = config_string(CONFIG_SOCKET_IFNAME);
 	uint64_t of = 0, now = clock_ns();
 	bool known = identify(spec, &of), is_kept;
+	uint64_t seen;
 
 	fork_lock(FORK_INTERFACE);
+	seen = lessons;
 	is_kept = known && kept.until_ns > now && kept.of == of;
 	if (is_kept)
 		*chosen = kept.chosen;
@@ -268,10 +271,18 @@ dicomm_result_t interface_choose(struct interface *chosen)
 	TRY(look(spec, chosen));
 	fork_lock(FORK_INTERFACE);
 	kept.of = of;
-	kept.until_ns = known ? now + KEPT_NS : 0;
+	/* Another thread may have learned of a better one meanwhile. */
+	kept.until_ns = known && seen == lessons ? now + KEPT_NS : 0;
 	kept.chosen = *chosen;
 	fork_unlock(FORK_INTERFACE);
 	return DICOMM_SUCCESS;
+}
+
+void interface_forget(void)
+{
+	fork_lock(FORK_INTERFACE);
+	kept.until_ns = 0;
+	fork_unlock(FORK_INTERFACE);
 }
 
 /* A listener of both families gets IPv4 addresses as ::ffff:10.0.0.1. */
@@ -312,10 +323,12 @@ void interface_learn(int fd)
 	if (!leads_away(&own))
 		return;
 	fork_lock(FORK_INTERFACE);
-	if (learned.len != own.len ||
-	    memcmp(bytes_of(&learned.storage), bytes_of(&own.storage),
-		   address_bytes(&own)))
+	if (kept.chosen.address.len != own.len ||
+	    memcmp(bytes_of(&kept.chosen.address.storage),
+		   bytes_of(&own.storage), address_bytes(&own))) {
 		kept.until_ns = 0;
+		lessons++;
+	}
 	learned = own;
 	fork_unlock(FORK_INTERFACE);
 }

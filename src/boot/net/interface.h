@@ -33,7 +33,10 @@ struct interface {
 	const char *why;             /* why it was chosen; a constant text */
 };
 
+/* A choice is kept for a second. */
 dicomm_result_t interface_choose(struct interface *chosen);
+/* The next call looks again. */
+void interface_forget(void);
 /* To be called with a connection by which ranks meet. From now on, this
  * process listens on the interface of that connection, unless it is
  * loopback. */

@@ -131,6 +131,13 @@ dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 	log_debug("listening on interface %s: %s", chosen.name, chosen.why);
 	address = chosen.address;
 	fd = listen_in_range(&address);
+	if (fd < 0 && errno == EADDRNOTAVAIL) {
+		/* The interface has got another address since it was chosen. */
+		interface_forget();
+		TRY(interface_choose(&chosen));
+		address = chosen.address;
+		fd = listen_in_range(&address);
+	}
 	if (fd < 0) {
 		to_text(&address, text);
 		return FAIL(DICOMM_ERR_SYSTEM,
