@@ -204,9 +204,15 @@ static void say_unlike(struct rank_info *h)
 	}
 }
 
+#define TEXT(x) #x
+#define TEXT_OF(x) TEXT(x)
+#define OWN_VERSION                   \
+	TEXT_OF(DICOMM_VERSION_MAJOR) \
+	"." TEXT_OF(DICOMM_VERSION_MINOR) "." TEXT_OF(DICOMM_VERSION_PATCH)
+
 static const char *const unlike_words[][3] = {
 	{"ABI version", "has 99", "has 1"},
-	{"library version", "has 12.3.4", "has 0.1.0"},
+	{"library version", "has 12.3.4", "has " OWN_VERSION},
 	{"byte order", "has big", "has little"},
 	{"pointer size", "has 4", "has 8"},
 	{"build", "has control 77", "has control 8 plan 1 shm 3"},
