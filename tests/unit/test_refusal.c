@@ -706,7 +706,7 @@ START_TEST(the_end_of_the_id_server_is_noticed)
 	meet_sleep_ms(200);
 	kill(pid, SIGKILL);
 	meet_wait(m);
-	check_all(m, DICOMM_ERR_REMOTE, "lost the process that made the id");
+	check_all(m, DICOMM_ERR_REMOTE, "the process that made the id");
 	ck_assert_uint_lt(m->rank[0].open_ms, 200 + SOON_MS);
 	waitpid(pid, NULL, 0);
 }

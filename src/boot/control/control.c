@@ -126,7 +126,7 @@ struct notice {
 
 static const char *where(const struct control *c, int rank)
 {
-	return texts_get(c->where, (uint32_t)rank);
+	return c->where ? texts_get(c->where, (uint32_t)rank) : c->names[rank];
 }
 
 static void answer(struct notice *n, bool known, uint32_t signature)
@@ -794,20 +794,19 @@ static void find_parent(struct control *c, uint64_t patience_ns)
 	loop_unlock();
 }
 
-static dicomm_result_t pack_names(struct control *c)
+/* Without memory for it, the names stay as they are: others rely on this rank
+ * already. */
+static void pack_names(struct control *c)
 {
 	struct texts *all = texts_pack(c->names[0], sizeof(c->names[0]),
 				       sizeof(c->names[0]), (uint32_t)c->ranks);
 
 	if (!all)
-		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "rank %d: out of memory for %d ranks", c->rank,
-			    c->ranks);
+		return;
 	loop_lock();
 	free(c->where);
 	c->where = all;
 	loop_unlock();
-	return DICOMM_SUCCESS;
 }
 
 /* Gathers host and pid of all ranks, for messages. Some may still look for
@@ -823,7 +822,8 @@ static dicomm_result_t exchange_names(struct control *c, int timeout_ms)
 	TRY(control_allgather(c, mine, c->names, sizeof(mine), timeout_ms));
 	for (int r = 0; r < c->ranks; r++)
 		rank_info_make_printable(c->names[r]);
-	return pack_names(c);
+	pack_names(c);
+	return DICOMM_SUCCESS;
 }
 
 /* The others wait for this rank's name, and would hear only that it has left.
@@ -837,8 +837,7 @@ static void report_end_of_open(struct control *c, dicomm_result_t status)
 	loop_lock();
 	told = c->failed;
 	loop_unlock();
-	if (!told &&
-	    (status == DICOMM_ERR_TIMEOUT || status == DICOMM_ERR_NO_MEMORY))
+	if (!told && status == DICOMM_ERR_TIMEOUT)
 		control_report(c, status, c->rank, text);
 	if (!told && status == DICOMM_ERR_ABORTED)
 		control_report(c, DICOMM_ERR_REMOTE, c->rank, text);
@@ -879,10 +878,9 @@ dicomm_result_t control_open(const struct control_config *config,
 	c->client->conn.lost = lost;
 	loop_cond_init(&c->cond);
 	*out = c;
-	status = pack_names(c);
+	pack_names(c);
 	loop_lock();
-	if (status == DICOMM_SUCCESS)
-		status = conn_serve(&c->client->conn);
+	status = conn_serve(&c->client->conn);
 	loop_unlock();
 	if (status != DICOMM_SUCCESS) {
 		*out = NULL;
@@ -892,8 +890,10 @@ dicomm_result_t control_open(const struct control_config *config,
 	find_parent(c, parent_ns(config->timeout_ms));
 	if (!joined.named)
 		status = exchange_names(c, config->timeout_ms);
-	free(c->names);
-	c->names = NULL;
+	if (c->where) {
+		free(c->names);
+		c->names = NULL;
+	}
 	if (status != DICOMM_SUCCESS) {
 		report_end_of_open(c, status);
 		*out = NULL;

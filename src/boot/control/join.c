@@ -161,7 +161,7 @@ static dicomm_result_t fail_lost(const struct join *j, struct client *from,
 {
 	if (from == j->server)
 		return FAIL(DICOMM_ERR_REMOTE,
-			    "lost the process that made the id, at "
+			    "lost rank 0, or the process that made the id, at "
 			    "%s: %s",
 			    from->conn.remote, why);
 	return FAIL(DICOMM_ERR_REMOTE,

@@ -152,15 +152,16 @@ static void lose(struct conn *c, const char *why)
 		c->lost(c, why);
 }
 
+#define CUT_OFF "cut off: no memory here, or the other end does not read"
+
 /* Ends the connection without calling lost(), because the caller may be in the
  * middle of something. The control thread notices the hang-up and calls
  * lost(). */
 static void cut_off(struct conn *c)
 {
-	log_warn("connection to %s: cut off: no memory, or the other end "
-		 "does not read",
-		 c->remote);
+	log_warn("connection to %s: %s", c->remote, CUT_OFF);
 	clear_queue(c);
+	c->was_cut_off = true;
 	shutdown(c->source.fd, SHUT_RDWR);
 }
 
@@ -504,7 +505,7 @@ static void receive(struct conn *c)
 			return;
 		if (err) {
 			conn_reason(err, why);
-			lose(c, why);
+			lose(c, c->was_cut_off ? CUT_OFF : why);
 			return;
 		}
 		got += c->in_len - before;

@@ -45,6 +45,7 @@ struct conn {
 	size_t sealed_pos, sealed_len;
 	bool lingers;
 	bool waits_to_send; /* its socket was full */
+	bool was_cut_off;   /* by this end */
 };
 
 /* Takes ownership of fd. The caller holds the lock of the loop. */
