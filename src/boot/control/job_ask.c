@@ -123,7 +123,9 @@ static dicomm_result_t take_told(struct asking *a, struct frame_reader *in,
 		take_whole(a, rank);
 		return DICOMM_SUCCESS;
 	case TOLD_NOTHING:
-		take_silent(a, rank, "it does not tell (DICOMM_JOB_INFO=off)",
+		take_silent(a, rank,
+			    "it does not tell (DICOMM_JOB_INFO=off, or it has "
+			    "no socket for it)",
 			    bytes, len);
 		return DICOMM_SUCCESS;
 	case TOLD_LATE:
@@ -212,6 +214,8 @@ dicomm_result_t job_ask(const char *host_port,
 			    "tells only who has its secret",
 			    host_port);
 	TRY(auth_init());
+	/* It frees the connection. */
+	TRY(loop_start());
 	TRY(reach(host_port, &a.client));
 	status = hear(&a);
 	client_close(a.client);
