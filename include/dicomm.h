@@ -3018,7 +3018,7 @@ typedef void (*dicomm_job_fn_t)(const char *json, void *ctx);
  * "rank", "where" it is, and why, in "silent". Both ends have to know the same
  * DICOMM_COMM_KEY; the answer is encrypted. The job does not wait for who asks.
  *
- * Takes at most 15 s; where all ranks answer, as long as messages to all of
+ * Takes at most 25 s; where all ranks answer, as long as messages to all of
  * them and back.
  *
  * Threads: any.

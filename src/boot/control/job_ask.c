@@ -18,7 +18,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define REACH_NS (5 * SECOND_NS)
-#define ANSWER_NS (10 * SECOND_NS)
+#define ANSWER_NS (20 * SECOND_NS)
 
 /* What a rank has told so far */
 struct text {
@@ -130,6 +130,12 @@ static dicomm_result_t take_told(struct asking *a, struct frame_reader *in,
 		return DICOMM_SUCCESS;
 	case TOLD_LATE:
 		take_silent(a, rank, "no answer in 3 s", bytes, len);
+		return DICOMM_SUCCESS;
+	case TOLD_UNASKED:
+		take_silent(a, rank,
+			    "not asked: the connection is too slow, or too "
+			    "many ranks do not answer",
+			    bytes, len);
 		return DICOMM_SUCCESS;
 	case TOLD_GONE:
 		take_silent(a, rank, "it has left or died", bytes, len);

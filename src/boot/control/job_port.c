@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/boot/control/job_port.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "src/base/config.h"
 #include "src/base/descriptors.h"
 #include "src/base/log.h"
+#include "src/base/tcp.h"
 #include "src/boot/control/members.h"
 #include "src/boot/net/inquiry.h"
 #include "src/boot/net/lent_port.h"
@@ -23,6 +25,8 @@
  * so rank 0 need not hold the answers of all. */
 #define AT_ONCE 64
 #define TURN_NS (200 * MS_NS)
+/* For so long ranks are asked. */
+#define ASK_NS (7000 * MS_NS)
 /* Bytes queued for a connection, beyond which nothing is added */
 #define QUEUED_MAX (1 << 20)
 /* The end waits until so few bytes are queued that they leave while the
@@ -47,7 +51,9 @@ struct answer {
 struct asker {
 	struct peer_conn *peer;
 	struct members *members;
-	uint64_t number, until_ns;
+	uint64_t number;
+	uint64_t ask_until_ns; /* no rank is asked after it */
+	uint64_t until_ns;     /* all that were asked tell before it */
 	struct answer *answers; /* one for each rank */
 	int next;               /* rank to ask */
 	int open;               /* asked, and not done */
@@ -61,7 +67,6 @@ static struct {
 	struct job_comm *comms;
 	struct port *port; /* NULL: none is open */
 	struct asker *askers;
-	uint64_t inquiries;
 } job;
 
 static void know_process(void)
@@ -141,6 +146,7 @@ static void ask_next(struct asker *a)
 	if (peer->conn.out_len < QUEUED_MAX)
 		conn_send(&peer->conn, &out);
 	a->answers[a->next++].asked = true;
+	a->until_ns = clock_ns() + JOB_PORT_MS * MS_NS;
 	a->open++;
 	a->fresh++;
 }
@@ -151,7 +157,7 @@ static void go_on(struct asker *a)
 	const struct conn *c = &a->peer->conn;
 
 	while (a->next < a->members->ranks && a->fresh < AT_ONCE &&
-	       c->out_len < QUEUED_MAX)
+	       c->out_len < QUEUED_MAX && clock_ns() < a->ask_until_ns)
 		ask_next(a);
 	if (a->next == a->members->ranks && !a->open &&
 	    (c->out_len < QUEUED_LAST || clock_ns() >= a->until_ns + LAST_NS))
@@ -161,11 +167,16 @@ static void go_on(struct asker *a)
 /* Names those that have not told all. */
 static void give_up(struct asker *a)
 {
-	for (int r = 0; r < a->members->ranks; r++)
-		if (!a->answers[r].done)
+	for (int r = 0; r < a->members->ranks; r++) {
+		if (a->answers[r].done)
+			continue;
+		if (!a->members->list[r].peer)
+			name_rank(a, r, TOLD_GONE);
+		else
 			name_rank(a, r,
-				  a->members->list[r].peer ? TOLD_LATE
-							   : TOLD_GONE);
+				  a->answers[r].asked ? TOLD_LATE
+						      : TOLD_UNASKED);
+	}
 	a->next = a->members->ranks;
 }
 
@@ -174,7 +185,8 @@ static void turn(struct loop_source *s)
 	struct asker *a = ((struct peer_conn *)s)->owner;
 	uint64_t now = clock_ns();
 
-	if (now >= a->until_ns)
+	if (now >= a->until_ns &&
+	    (a->next == a->members->ranks || now >= a->ask_until_ns))
 		give_up(a);
 	for (int r = 0; r < a->next; r++)
 		if (!a->answers[r].done && !a->members->list[r].peer)
@@ -254,6 +266,7 @@ static void asked(struct peer_conn *peer)
 	a->members = m;
 	auth_random((uint8_t *)&a->number, sizeof(a->number));
 	a->until_ns = clock_ns() + JOB_PORT_MS * MS_NS;
+	a->ask_until_ns = clock_ns() + ASK_NS;
 	a->link = job.askers;
 	job.askers = a;
 	peer->owner = a;
@@ -325,18 +338,20 @@ static void close_port(void)
 	loop_drop(&p->lends);
 }
 
-/* Somebody wants the port. The end of its connection says that it is free. */
+/* Somebody wants the port. The end of its connection says that it is free.
+ * Without a descriptor for that connection it ends with the socket. */
 static void lend(struct loop_source *s, uint32_t events)
 {
 	int fd = descriptors_high(accept4(s->fd, NULL, NULL, SOCK_CLOEXEC));
 
 	(void)events;
-	if (fd < 0)
+	if (fd < 0 && !tcp_is_short(errno))
 		return;
 	log_info("job port %u: another process listens there from now on",
 		 ((struct port *)s)->number);
 	close_port();
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 }
 
 static bool keep(struct listener *l)
@@ -362,6 +377,7 @@ static bool keep(struct listener *l)
 		return false;
 	}
 	listener_retire(l);
+	l->name = "job port";
 	job.port = p;
 	log_info("dicomm-info --job %s, with DICOMM_COMM_KEY, tells what the "
 		 "ranks do",

@@ -32,7 +32,8 @@ enum told {
 	TOLD_NOTHING, /* DICOMM_JOB_INFO is off; bytes: where the rank is */
 	TOLD_LATE,    /* no answer in time; the same */
 	TOLD_GONE,    /* it has left or died; the same */
-	TOLD_END      /* of the whole answer */
+	TOLD_END,     /* of the whole answer */
+	TOLD_UNASKED  /* as TOLD_LATE, but it was not even asked */
 };
 
 #define JOB_PORT_PART 8192 /* most bytes of a part */
