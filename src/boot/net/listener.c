@@ -119,6 +119,10 @@ static bool check_proof(struct peer_conn *peer, enum handshake_role role,
 		listener_refuse(peer, DICOMM_ERR_INVALID_USAGE,
 				"wrong secret: the id or DICOMM_COMM_KEY is "
 				"not the one of this job");
+		/* Whoever lingers is not counted, and a port that stays open
+		 * serves strangers as long as the job runs. */
+		if (l->retired && conn_flush(&peer->conn) != EAGAIN)
+			conn_drop(&peer->conn);
 		return false;
 	}
 	handshake_prove(h, key, HANDSHAKE_LISTENER, proof);
@@ -160,8 +164,14 @@ static void check_asker(struct peer_conn *peer, struct frame_reader *in)
 /* A rank of a later meeting. Whatever it were told, it would fail of it. */
 static void turn_away(struct peer_conn *peer)
 {
-	log_debug("%s: %s wants to join: all ranks are there",
-		  peer->listener->name, peer->conn.remote);
+	struct listener *l = peer->listener;
+	uint64_t now = clock_ns();
+
+	if (!l->turned_ns || now - l->turned_ns >= LOG_RETIRED_NS) {
+		log_info("%s: %s wants to join: all ranks are there", l->name,
+			 peer->conn.remote);
+		l->turned_ns = now;
+	}
 	unlink_pending(peer);
 	conn_drop(&peer->conn);
 }

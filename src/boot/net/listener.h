@@ -37,6 +37,7 @@ struct listener {
 	bool told_shortage;
 	uint64_t told_ns;        /* when a stranger was last logged */
 	unsigned strangers;      /* number of strangers since then */
+	uint64_t turned_ns;      /* the same of a rank that came too late */
 	struct peer_conn *first; /* pending connections, newest first */
 	unsigned pending;        /* their number */
 	struct strangers unproved;
