@@ -432,6 +432,7 @@ static void is_partly_stopped(struct job_rank *me)
 	if (me->rank == 2)
 		raise(SIGSTOP);
 	if (me->rank == 1) {
+		await(&said, job_pid(2), "it is stopped");
 		find_port(&said, address, sizeof(address));
 		begin = job_seconds();
 		ask_whom(&said, address, 0, NULL);
@@ -500,6 +501,30 @@ START_TEST(a_port_that_is_asked_serves_further_meetings)
 }
 END_TEST
 
+/* Of a range that is just enough, the port where the ranks met is needed: here
+ * to recover at. */
+static void has_one_port(struct job_rank *me)
+{
+	int port = 20000 + job_pid(0) % 12000;
+	dicomm_comm_t comm;
+	char range[32];
+
+	snprintf(range, sizeof(range), "%d-%d", port, port);
+	setenv("DICOMM_PORT_RANGE", range, 1);
+	JOB_TRY(dicomm_comm_init_rank(&comm, me->ranks, job_id(), me->rank));
+	JOB_TRY(dicomm_comm_destroy(comm));
+}
+
+START_TEST(who_needs_the_port_is_not_asked_there)
+{
+	job_run(&(struct job){.run = has_one_port,
+			      .ranks = 1,
+			      .bare = true,
+			      .env = {SECRET, "DICOMM_SOCKET_IFNAME=lo",
+				      "DICOMM_TRANSPORTS=shm"}});
+}
+END_TEST
+
 /* ---- who does not tell ---- */
 
 static void does_not_tell(struct job_rank *me)
@@ -541,6 +566,7 @@ int main(void)
 			    2);
 	tcase_add_test(tcase, who_is_stopped_is_named_to_who_is_far);
 	tcase_add_test(tcase, a_port_that_is_asked_serves_further_meetings);
+	tcase_add_test(tcase, who_needs_the_port_is_not_asked_there);
 	tcase_add_test(tcase, who_does_not_want_to_does_not_tell);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);

@@ -5,14 +5,18 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/net/interface.h"
+#include "src/boot/net/lent_port.h"
+#include "src/boot/net/loop.h"
 #include "src/boot/net/sock.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"
@@ -137,6 +141,68 @@ START_TEST(ports_come_from_the_range)
 	ck_assert_ptr_nonnull(strstr(log_last_error(), range));
 	for (int i = 0; i < 3; i++)
 		close(fd[i]);
+}
+END_TEST
+
+static int lent = -1;
+
+static void close_lent(void)
+{
+	close(lent);
+	lent = -1;
+}
+
+/* A range of one port */
+START_TEST(the_last_port_is_the_one_that_this_process_lends)
+{
+	char text[SOCK_TEXT], range[32];
+	int port = 24000 + (int)getpid() % 6000, offer, fd;
+
+	setenv("DICOMM_SOCKET_IFNAME", "=lo", 1);
+	snprintf(range, sizeof(range), "%d-%d", port, port);
+	setenv("DICOMM_PORT_RANGE", range, 1);
+	ck_assert_int_eq(sock_listen(&lent, text), DICOMM_SUCCESS);
+	loop_lock();
+	offer = lent_port_offer((unsigned)port, close_lent);
+	ck_assert_int_ge(offer, 0);
+	if (_i)
+		ck_assert_int_eq(sock_listen_locked(&fd, text), DICOMM_SUCCESS);
+	loop_unlock();
+	if (!_i)
+		ck_assert_int_eq(sock_listen(&fd, text), DICOMM_SUCCESS);
+	ck_assert_int_eq(lent, -1);
+	check_listens(fd, text);
+	/* It had but one. */
+	ck_assert_int_eq(sock_listen(&lent, text), DICOMM_ERR_SYSTEM);
+	close(offer);
+	close(fd);
+}
+END_TEST
+
+/* It is named. */
+START_TEST(a_lender_that_does_not_answer_keeps_its_port)
+{
+	char text[SOCK_TEXT], words[64];
+	int port = 24000 + (int)getpid() % 6000, fd, pipes[2];
+	pid_t child;
+
+	snprintf(text, sizeof(text), "127.0.0.1:%d", port);
+	ck_assert_int_eq(pipe(pipes), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		if (sock_listen_at(text, 0, &fd) != DICOMM_SUCCESS ||
+		    lent_port_offer((unsigned)port, close_lent) < 0 ||
+		    write(pipes[1], "", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	ck_assert_int_eq(read(pipes[0], words, 1), 1);
+	ck_assert_int_eq(sock_listen_at(text, 0, &fd), DICOMM_ERR_SYSTEM);
+	snprintf(words, sizeof(words), ": pid %d has it", (int)child);
+	ck_assert_msg(strstr(log_last_error(), words), "%s", log_last_error());
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 }
 END_TEST
 
@@ -350,6 +416,9 @@ int main(void)
 			    (int)(sizeof(names) / sizeof(*names)));
 	tcase_add_loop_test(tcase, a_listener_can_be_reached_by_its_text, 0, 2);
 	tcase_add_test(tcase, ports_come_from_the_range);
+	tcase_add_loop_test(
+		tcase, the_last_port_is_the_one_that_this_process_lends, 0, 2);
+	tcase_add_test(tcase, a_lender_that_does_not_answer_keeps_its_port);
 	tcase_add_test(tcase, no_such_interface_is_an_error_with_a_list);
 	tcase_add_test(tcase, without_a_setting_some_interface_is_found);
 	tcase_add_test(tcase, a_place_is_host_and_port);

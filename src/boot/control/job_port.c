@@ -52,8 +52,8 @@ struct asker {
 	struct peer_conn *peer;
 	struct members *members;
 	uint64_t number;
-	uint64_t ask_until_ns; /* no rank is asked after it */
-	uint64_t until_ns;     /* all that were asked tell before it */
+	uint64_t ask_until_ns;  /* no rank is asked after it */
+	uint64_t until_ns;      /* all that were asked tell before it */
 	struct answer *answers; /* one for each rank */
 	int next;               /* rank to ask */
 	int open;               /* asked, and not done */
@@ -354,6 +354,15 @@ static void lend(struct loop_source *s, uint32_t events)
 		close(fd);
 }
 
+/* This process has no other port left. */
+static void give_way(void)
+{
+	if (job.port)
+		log_info("job port %u: this process needs it",
+			 job.port->number);
+	close_port();
+}
+
 static bool keep(struct listener *l)
 {
 	struct port *p = calloc(1, sizeof(*p));
@@ -363,9 +372,10 @@ static bool keep(struct listener *l)
 	p->number = sock_port(l->source.fd);
 	p->listener = l;
 	sock_name(l->source.fd, p->address);
-	p->lends = (struct loop_source){.fd = lent_port_offer(p->number),
-					.ready = lend,
-					.released = port_released};
+	p->lends =
+		(struct loop_source){.fd = lent_port_offer(p->number, give_way),
+				     .ready = lend,
+				     .released = port_released};
 	if (p->lends.fd < 0) {
 		log_info("job port %u: cannot be kept: %m", p->number);
 		free(p);

@@ -202,7 +202,7 @@ dicomm_result_t recovery_open(struct recovery **out,
 	/* With the lock held, no fork can happen between creating the socket
 	 * and loop_add(). */
 	loop_lock();
-	status = sock_listen(&r->source.fd, address);
+	status = sock_listen_locked(&r->source.fd, address);
 	if (status == DICOMM_SUCCESS) {
 		snprintf(r->address, sizeof(r->address), "%s", address);
 		loop_add(&r->source);

@@ -105,7 +105,7 @@ bool relay_listen(struct relay *r, const struct relay_place *place, int rank,
 		return false;
 	r->rank = rank;
 	r->children = place->children;
-	status = sock_listen(&fd, address);
+	status = sock_listen_locked(&fd, address);
 	if (status == DICOMM_SUCCESS)
 		status = listener_open(fd, place->key, "relay", &r->listener);
 	if (status != DICOMM_SUCCESS)

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/descriptors.h"
 
 #define WAITING 4 /* connections that wait to be accepted */
@@ -31,7 +32,14 @@ static int local_socket(void)
 		socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-int lent_port_offer(unsigned port)
+/* The lock of the loop guards it. A child of fork() lends nothing. */
+static struct {
+	pid_t pid;
+	unsigned port;
+	void (*close_port)(void);
+} own;
+
+int lent_port_offer(unsigned port, void (*close_port)(void))
 {
 	struct sockaddr_un at;
 	socklen_t len = name(port, &at);
@@ -39,35 +47,68 @@ int lent_port_offer(unsigned port)
 
 	if (fd < 0)
 		return -1;
-	if (!bind(fd, (struct sockaddr *)&at, len) && !listen(fd, WAITING))
+	if (!bind(fd, (struct sockaddr *)&at, len) && !listen(fd, WAITING)) {
+		own.pid = getpid();
+		own.port = port;
+		own.close_port = close_port;
 		return fd;
+	}
 	err = errno;
 	close(fd);
 	errno = err;
 	return -1;
 }
 
-/* This process itself could not answer while it waits. */
-static bool is_other(int fd)
+bool lent_port_close_own(unsigned first, unsigned last)
+{
+	if (own.pid != getpid() || own.port < first || own.port > last)
+		return false;
+	own.pid = 0;
+	own.close_port();
+	return true;
+}
+
+/* This process itself could not answer while it waits. *pid: 0 if that process
+ * cannot be seen from here. */
+static bool is_other(int fd, pid_t *pid)
 {
 	struct ucred who;
 	socklen_t len = sizeof(who);
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
-	       who.pid != getpid();
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len))
+		return false;
+	*pid = who.pid;
+	return who.pid != getpid();
 }
 
-bool lent_port_ask_back(unsigned port)
+static bool has_ended(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	uint64_t until_ms = clock_ms() + GIVE_BACK_MS, now;
+	int n;
+
+	do {
+		now = clock_ms();
+		n = poll(&p, 1, now < until_ms ? (int)(until_ms - now) : 0);
+	} while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
+bool lent_port_ask_back(unsigned port, pid_t *silent)
 {
 	struct sockaddr_un at;
 	socklen_t len = name(port, &at);
-	struct pollfd p = {.fd = local_socket(), .events = POLLIN};
-	bool given;
+	int fd = local_socket();
+	bool asked, given;
 
-	if (p.fd < 0)
+	*silent = 0;
+	if (fd < 0)
 		return false;
-	given = !connect(p.fd, (struct sockaddr *)&at, len) && is_other(p.fd) &&
-		poll(&p, 1, GIVE_BACK_MS) > 0;
-	close(p.fd);
+	asked = !connect(fd, (struct sockaddr *)&at, len) &&
+		is_other(fd, silent);
+	given = asked && has_ended(fd);
+	close(fd);
+	if (!asked || given)
+		*silent = 0;
 	return given;
 }

@@ -21,6 +21,7 @@
 #include "src/base/auth.h"
 #include "src/boot/net/interface.h"
 #include "src/boot/net/lent_port.h"
+#include "src/boot/net/loop.h"
 #include "src/boot/net/sock.h"
 
 #define BACKLOG 4096 /* the kernel limits it to net.core.somaxconn */
@@ -29,6 +30,8 @@
  * SAY_NS, a message says so. */
 #define AGAIN_NS 100000000
 #define SAY_NS UINT64_C(10000000000)
+/* For so long, processes that lend ports are asked for one. */
+#define ASK_NS UINT64_C(3000000000)
 
 static void set_port(struct sock_address *address, unsigned port)
 {
@@ -89,30 +92,42 @@ static bool port_is_taken(void)
 	return errno == EADDRINUSE || errno == EACCES;
 }
 
-/* Takes the first free port of DICOMM_PORT_RANGE, beginning at a random one, so
- * that processes that start together do not all try the same ports. If all are
- * taken, asks for one back that is lent. */
-static int listen_in_range(struct sock_address *address)
+/* Begins at a random one, so that processes that start together do not all try
+ * the same ports. */
+static int take_free(struct sock_address *address, unsigned first,
+		     unsigned last)
 {
-	const char *range = config_string(CONFIG_PORT_RANGE);
-	unsigned first, last, n, start;
-	int fd = -1, err;
+	unsigned n = last - first + 1, start;
+	int fd = -1;
 
-	if (sscanf(range, "%u-%u", &first, &last) != 2) {
-		set_port(address, 0);
-		return try_listen(address, false);
-	}
-	n = last - first + 1;
 	auth_random((uint8_t *)&start, sizeof(start));
 	for (unsigned i = 0; i < n; i++) {
 		set_port(address, first + (start % n + i) % n);
 		fd = try_listen(address, true);
 		if (fd >= 0 || !port_is_taken())
-			return fd;
+			break;
 	}
-	err = errno;
-	for (unsigned port = first; port <= last && fd < 0; port++) {
-		if (!lent_port_ask_back(port))
+	return fd;
+}
+
+/* Asks other processes for one that they lend. A caller that holds the lock of
+ * the loop releases it meanwhile. */
+static int take_lent(struct sock_address *address, unsigned first,
+		     unsigned last, bool locked)
+{
+	uint64_t until_ns = clock_ns() + ASK_NS;
+	int fd = -1, err = errno;
+	pid_t silent;
+	bool given;
+
+	for (unsigned port = first;
+	     port <= last && fd < 0 && clock_ns() < until_ns; port++) {
+		if (locked)
+			loop_unlock();
+		given = lent_port_ask_back(port, &silent);
+		if (locked)
+			loop_lock();
+		if (!given)
 			continue;
 		set_port(address, port);
 		fd = try_listen(address, true);
@@ -121,7 +136,37 @@ static int listen_in_range(struct sock_address *address)
 	return fd;
 }
 
-dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
+/* Takes the first free port of DICOMM_PORT_RANGE. If all are taken, the one
+ * that this process lends, or else that another one lends. */
+static int listen_in_range(struct sock_address *address, bool locked)
+{
+	unsigned first, last;
+	bool closed;
+	int fd, err;
+
+	if (sscanf(config_string(CONFIG_PORT_RANGE), "%u-%u", &first, &last) !=
+	    2) {
+		set_port(address, 0);
+		return try_listen(address, false);
+	}
+	fd = take_free(address, first, last);
+	if (fd >= 0 || !port_is_taken())
+		return fd;
+	err = errno;
+	if (!locked)
+		loop_lock();
+	closed = lent_port_close_own(first, last);
+	if (!locked)
+		loop_unlock();
+	errno = err;
+	if (closed)
+		fd = take_free(address, first, last);
+	if (fd >= 0 || !port_is_taken())
+		return fd;
+	return take_lent(address, first, last, locked);
+}
+
+static dicomm_result_t listen_there(int *out, char text[SOCK_TEXT], bool locked)
 {
 	struct sock_address address;
 	struct interface chosen;
@@ -130,13 +175,13 @@ dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 	TRY(interface_choose(&chosen));
 	log_debug("listening on interface %s: %s", chosen.name, chosen.why);
 	address = chosen.address;
-	fd = listen_in_range(&address);
+	fd = listen_in_range(&address, locked);
 	if (fd < 0 && errno == EADDRNOTAVAIL) {
 		/* The interface has got another address since it was chosen. */
 		interface_forget();
 		TRY(interface_choose(&chosen));
 		address = chosen.address;
-		fd = listen_in_range(&address);
+		fd = listen_in_range(&address, locked);
 	}
 	if (fd < 0) {
 		to_text(&address, text);
@@ -149,6 +194,16 @@ dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
 	to_text(&address, text);
 	*out = fd;
 	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t sock_listen(int *out, char text[SOCK_TEXT])
+{
+	return listen_there(out, text, false);
+}
+
+dicomm_result_t sock_listen_locked(int *out, char text[SOCK_TEXT])
+{
+	return listen_there(out, text, true);
 }
 
 /* Splits "host:port" or "[address]:port". Returns false if it is neither. */
@@ -332,6 +387,7 @@ dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
 	uint64_t begin_ns = clock_ns(), say_ns = begin_ns, now;
 	unsigned port;
 	bool told = false;
+	pid_t silent = 0;
 	int fd, err;
 
 	TRY(sock_check(host_port));
@@ -339,7 +395,8 @@ dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
 	for (;;) {
 		fd = listen_at(host_port, &told);
 		err = errno;
-		if (fd < 0 && err == EADDRINUSE && lent_port_ask_back(port)) {
+		if (fd < 0 && err == EADDRINUSE &&
+		    lent_port_ask_back(port, &silent)) {
 			fd = listen_at(host_port, &told);
 			err = errno;
 		}
@@ -354,6 +411,11 @@ dicomm_result_t sock_listen_at(const char *host_port, uint64_t until_ns,
 		}
 		nanosleep(&pause, NULL);
 	}
+	if (fd < 0 && err == EADDRINUSE && silent)
+		return FAIL(DICOMM_ERR_SYSTEM,
+			    "listen at %s: %s: pid %d has it, and does not "
+			    "give it back (is it stopped?)",
+			    host_port, strerror(err), (int)silent);
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_SYSTEM, "listen at %s: %s", host_port,
 			    strerror(err));

@@ -22,6 +22,9 @@
 
 /* Chooses an interface and listens there. `text` becomes "ADDRESS:PORT". */
 dicomm_result_t sock_listen(int *fd, char text[SOCK_TEXT]);
+/* The same for callers that hold the lock of the loop. It releases the lock
+ * while it waits for another process to give a port back. */
+dicomm_result_t sock_listen_locked(int *fd, char text[SOCK_TEXT]);
 /* Listens at "host:port". For a name, and for an address that is not of this
  * host but may be translated to one (NAT), this listens at that port of all
  * addresses; at localhost, of loopback only. While the port is in use it tries
