@@ -1016,7 +1016,7 @@ static void *run_late_server(void *arg)
 		close(fd);
 	}
 	if (loop_start() == DICOMM_SUCCESS)
-		id_server_open(late->fd, late->key, NULL, late->address, NULL);
+		id_server_open(late->fd, late->key, late->address, NULL);
 	return NULL;
 }
 

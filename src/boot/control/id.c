@@ -140,9 +140,22 @@ dicomm_result_t id_parse(const dicomm_unique_id_t *id, char address[SOCK_NAME],
 	return FAIL(DICOMM_ERR_INVALID_ARGUMENT, "%s", why);
 }
 
+/* Lets who has the secret ask at the server. Without memory for the key nobody
+ * can, which is no failure of the id. */
+static void let_ask(const char *address, const char *secret)
+{
+	uint8_t key[AUTH_KEY];
+
+	log_demote(true);
+	if (job_port_key(address, secret, key) == DICOMM_SUCCESS)
+		id_server_let_ask(address, key);
+	log_demote(false);
+	auth_forget(key, sizeof(key));
+}
+
 static dicomm_result_t create(dicomm_unique_id_t *id, bool asked)
 {
-	uint8_t key[AUTH_KEY], asker_key[AUTH_KEY];
+	uint8_t key[AUTH_KEY];
 	char address[SOCK_TEXT];
 	dicomm_result_t status;
 	dicomm_unique_id_t made;
@@ -152,15 +165,12 @@ static dicomm_result_t create(dicomm_unique_id_t *id, bool asked)
 	TRY(loop_start());
 	TRY(sock_listen(&fd, address));
 	auth_random(key, sizeof(key));
-	/* Without memory for it nobody can ask. */
-	asked = asked && job_port_key(address, config_string(CONFIG_COMM_KEY),
-				      asker_key) == DICOMM_SUCCESS;
-	status = id_server_open(fd, key, asked ? asker_key : NULL, address,
-				NULL);
+	status = id_server_open(fd, key, address, NULL);
 	if (status == DICOMM_SUCCESS)
 		status = id_format(address, key, &made);
 	auth_forget(key, sizeof(key));
-	auth_forget(asker_key, sizeof(asker_key));
+	if (status == DICOMM_SUCCESS && asked)
+		let_ask(address, config_string(CONFIG_COMM_KEY));
 	if (status == DICOMM_SUCCESS)
 		*id = made;
 	return status;
@@ -212,10 +222,8 @@ void id_refuse(const dicomm_unique_id_t *id, dicomm_result_t status,
 	auth_forget(key, sizeof(key));
 }
 
-/* asker_key: as of id_server_open() */
 static dicomm_result_t serve_derived(const char *host_port,
-				     const uint8_t key[AUTH_KEY],
-				     const uint8_t *asker_key)
+				     const uint8_t key[AUTH_KEY])
 {
 	unsigned port = (unsigned)atoi(strrchr(host_port, ':') + 1);
 	uint64_t until_ns = clock_ns();
@@ -235,24 +243,22 @@ static dicomm_result_t serve_derived(const char *host_port,
 		until_ns += (uint64_t)config_int(CONFIG_BOOTSTRAP_TIMEOUT) *
 			    SECOND_NS;
 	TRY(sock_listen_at(host_port, until_ns, &fd));
-	return id_server_open(fd, key, asker_key, host_port, NULL);
+	return id_server_open(fd, key, host_port, NULL);
 }
 
 /* Serves the id on rank 0. */
 static dicomm_result_t serve(const char *host_port, const char *known,
 			     const char *secret, const uint8_t key[AUTH_KEY])
 {
-	uint8_t asker_key[AUTH_KEY];
-	dicomm_result_t status;
-
+	TRY(serve_derived(host_port, key));
 	if (!*secret || !job_port_is_wanted())
-		return serve_derived(host_port, key, NULL);
+		return DICOMM_SUCCESS;
+	/* It would be the same key (job_port_key()). */
 	if (!*known)
-		return serve_derived(host_port, key, key);
-	TRY(job_port_key(host_port, secret, asker_key));
-	status = serve_derived(host_port, key, asker_key);
-	auth_forget(asker_key, sizeof(asker_key));
-	return status;
+		id_server_let_ask(host_port, key);
+	else
+		let_ask(host_port, secret);
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t id_derive(const char *host_port, const char *known,

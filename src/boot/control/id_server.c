@@ -232,7 +232,7 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 }
 
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
-			       const uint8_t *asker_key, const char *address,
+			       const char *address,
 			       const struct handshake_alive *alive)
 {
 	struct id_server *s = calloc(1, sizeof(*s));
@@ -263,8 +263,6 @@ dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
 	s->listener->admit = admit;
 	s->listener->owner = s;
 	s->listener->alive = copy;
-	if (asker_key)
-		job_port_serve(s->listener, asker_key);
 	loop_add(&s->source);
 	s->next = id_servers;
 	s->link = &id_servers;
@@ -301,6 +299,17 @@ static struct id_server *find(const char *address)
 	while (s && (s->source.dead || strcmp(s->address, address) != 0))
 		s = s->next;
 	return s;
+}
+
+void id_server_let_ask(const char *address, const uint8_t asker_key[AUTH_KEY])
+{
+	struct id_server *s;
+
+	loop_lock();
+	s = find(address);
+	if (s && s->listener)
+		job_port_serve(s->listener, asker_key);
+	loop_unlock();
 }
 
 bool id_server_is_open(const char *address)

@@ -22,12 +22,14 @@ struct rank_info;
 #define ID_SERVER_GIVES_UP "-"
 
 /* Starts to serve. Takes ownership of the listening socket fd, also on failure.
- * Who knows the other key may ask what the job does (job_port.h); NULL: nobody
- * may. `alive` is the answer to probes at this socket; NULL: they are not
+ * `alive` is the answer to probes at this socket; NULL: they are not
  * answered. Takes the lock of the loop. */
 dicomm_result_t id_server_open(int fd, const uint8_t key[AUTH_KEY],
-			       const uint8_t *asker_key, const char *address,
+			       const char *address,
 			       const struct handshake_alive *alive);
+/* If this process serves that address, who knows this other key may ask there
+ * what the job does (job_port.h). Takes the lock of the loop. */
+void id_server_let_ask(const char *address, const uint8_t asker_key[AUTH_KEY]);
 /* Returns true if this process serves that address and ranks are still missing.
  * The caller holds the lock of the loop. */
 bool id_server_is_open(const char *address);

@@ -573,7 +573,7 @@ static dicomm_result_t serve_id(const struct recovery *host,
 	if (fd < 0)
 		return FAIL(DICOMM_ERR_SYSTEM,
 			    "recovery: duplicate a socket: %m");
-	return id_server_open(fd, key, NULL, address, &host->alive);
+	return id_server_open(fd, key, address, &host->alive);
 }
 
 dicomm_result_t recovery_new_id(struct recovery *host, const char *address,
