@@ -271,27 +271,28 @@ bool job_check(const char *whom)
 bool job_show(const char *whom, json_t *json)
 {
 	json_t *answers = json_array(), *silent = json_array(), *comms = NULL;
-	bool far = whom && strchr(whom, ':'), ok;
+	bool far = whom && strchr(whom, ':'), ok, any;
 	pid_t pid = 0;
 
 	if (whom && !far)
 		parse_pid(whom, &pid);
 	ok = far ? far_ask(whom, answers, silent)
 		 : ask_all(pid, answers, silent);
-	if (ok)
-		comms = gather(answers);
-	if (ok && pid && !json_array_size(answers) &&
-	    !json_array_size(silent)) {
+	any = json_array_size(answers) || json_array_size(silent);
+	if (ok && pid && !any) {
 		fprintf(stderr,
 			"dicomm-info: --job %d: it has no communicator\n",
 			(int)pid);
 		ok = false;
 	}
-	if (ok && json)
+	/* What was told before a failure is told here, too. */
+	if (ok || any)
+		comms = gather(answers);
+	if (comms && json)
 		json_object_set_new(json, "job",
 				    json_pack("{s:O, s:O}", "comms", comms,
 					      "silent", silent));
-	else if (ok)
+	else if (comms)
 		print_all(comms, silent, answers, far);
 	json_decref(comms);
 	json_decref(answers);

@@ -100,7 +100,7 @@ fi
 
 # --- who asks again and again costs nothing -----------------------------------------
 
-ask 0 sesame
+await sesame ': 4 ranks, 4 told$'
 before=$(descriptors)
 tries=0
 while [ $tries -lt 50 ]; do
@@ -131,6 +131,24 @@ await barley ': 1 ranks, 1 told$'
 for pid in $old; do
 	kill -0 "$pid" || fail "rank $pid of the first job has ended"
 done
+stop_all
+
+# --- what was told before rank 0 dies --------------------------------------------------------
+
+start 0 2 host0 oats
+ranks=$!
+start 1 2 host1 oats
+last=$!
+ranks="$ranks $last"
+await oats ': 2 ranks, 2 told$'
+kill -STOP "$last"
+{
+	sleep 1
+	kill -KILL "${ranks%% *}"
+} &
+ask 3 oats
+has "job at $at: "
+has '^rank       0: '
 stop_all
 
 # --- who does not want it -------------------------------------------------------------------
