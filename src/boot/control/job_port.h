@@ -8,7 +8,7 @@
  * all of them, and passes on what each process tells.
  *
  * Another process of this host that wants to listen at the port gets it
- * (lent_port.h), so a port that stays open is in nobody's way.
+ * (lent_port.h), and so does this one when it has no other.
  *
  * Callers of all functions hold the lock of the loop, except where noted.
  */
