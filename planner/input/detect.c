@@ -140,10 +140,12 @@ static void refuse_device(struct input *in, size_t node, size_t at,
 /* "a" and "a.b" are one host, as for the library; "a/0" is a part of it. */
 static bool is_same_host(const char *a, const char *b)
 {
-	size_t n = strcspn(a, "./"), k = strcspn(b, "./");
+	size_t n = strcspn(a, "/"), k = strcspn(b, "/");
 
-	if (!strcmp(a, b))
+	if (n == k && !memcmp(a, b, n))
 		return true;
+	n = strcspn(a, "./");
+	k = strcspn(b, "./");
 	return (a[n] != '.' || b[k] != '.') && n == k && !memcmp(a, b, n);
 }
 

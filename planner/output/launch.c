@@ -17,8 +17,23 @@ struct host {
 	int len;          /* of the name */
 	uint32_t first, ranks, nodes;
 	const struct fleet_type *type;
-	bool mixed; /* of several types */
+	const char *resource; /* what a pod asks for; NULL: nothing */
 };
+
+/* NULL: nothing, as of cores. */
+static const char *resource_of(const struct fleet_type *type)
+{
+	static const struct {
+		const char *vendor, *resource;
+	} known[] = {{"NVIDIA", "nvidia.com/gpu"},
+		     {"AMD", "amd.com/gpu"},
+		     {"Intel", "gpu.intel.com/i915"}};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(type->vendor, known[i].vendor))
+			return known[i].resource;
+	return NULL;
+}
 
 /* The host that begins with a node. */
 static struct host host_at(const struct job *j, uint32_t node)
@@ -28,11 +43,13 @@ static struct host host_at(const struct job *j, uint32_t node)
 			 .first = f->first[node],
 			 .type = fleet_type(f, f->first[node])};
 
+	h.resource = resource_of(h.type);
 	h.len = (int)strcspn(h.name, "/");
 	do {
 		const struct fleet_kind *k = &f->kind[f->kind_of[node]];
 
-		h.mixed |= &f->type[k->type] != h.type;
+		if (h.resource != resource_of(&f->type[k->type]))
+			h.resource = NULL; /* of two vendors */
 		h.ranks += k->ranks;
 		h.nodes++;
 		node++;
@@ -40,6 +57,27 @@ static struct host host_at(const struct job *j, uint32_t node)
 		 (int)strcspn(fleet_host(f, node), "/") == h.len &&
 		 !memcmp(fleet_host(f, node), h.name, (size_t)h.len));
 	return h;
+}
+
+/* Those that there are mean nothing to a shell, nor in YAML. */
+static bool check_names(const char *format, const struct job *j)
+{
+	for (uint32_t n = 0; n < j->fleet.nodes; n++) {
+		const char *name = fleet_host(&j->fleet, n);
+		size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz"
+					  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					  "0123456789._-");
+
+		if (!*name ||
+		    (len && *name != '-' && (!name[len] || name[len] == '/')))
+			continue;
+		input_complain("--export %s: %s: node %u: name: %s: wanted "
+			       "letters, digits, \".\", \"_\" and \"-\", "
+			       "which is not the first",
+			       format, j->fleet.file, n, name);
+		return false;
+	}
+	return true;
 }
 
 static bool have_names(const char *format, const struct job *j)
@@ -52,7 +90,7 @@ static bool have_names(const char *format, const struct job *j)
 			       format, j->fleet.file, n);
 		return false;
 	}
-	return true;
+	return check_names(format, j);
 }
 
 bool launch_hostfile(FILE *out, const struct job *j)
@@ -100,7 +138,7 @@ bool launch_slurm(FILE *out, const struct job *j)
 	/* One line for each rank: what --distribution=arbitrary reads. */
 	fprintf(out, "\nSLURM_HOSTFILE=$(mktemp) || exit\nexport "
 		     "SLURM_HOSTFILE\ntrap 'rm -f \"$SLURM_HOSTFILE\"' "
-		     "EXIT\ncat >\"$SLURM_HOSTFILE\" <<EOF\n");
+		     "EXIT\ncat >\"$SLURM_HOSTFILE\" <<'EOF'\n");
 	for (n = 0; n < j->fleet.nodes; n += h.nodes) {
 		h = host_at(j, n);
 		for (uint32_t r = 0; r < h.ranks; r++)
@@ -119,25 +157,19 @@ bool launch_slurm(FILE *out, const struct job *j)
 
 /* ---- Kubernetes ---- */
 
-/* What a pod asks for; NULL: nothing, as of cores. */
-static const char *resource_of(const struct fleet_type *type)
-{
-	static const struct {
-		const char *vendor, *resource;
-	} known[] = {{"NVIDIA", "nvidia.com/gpu"},
-		     {"AMD", "amd.com/gpu"},
-		     {"Intel", "gpu.intel.com/i915"}};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (!strcmp(type->vendor, known[i].vendor))
-			return known[i].resource;
-	return NULL;
-}
-
-/* As a label has it: letters, digits, "-", "_" and ".". */
+/* As a label has it: letters, digits, "-", "_" and ".", of which the first and
+ * the last are letters or digits. */
 static void print_label(FILE *out, const char *text)
 {
-	for (; *text; text++)
+	size_t len = strlen(text);
+
+	while (len && !isalnum((unsigned char)text[len - 1]))
+		len--;
+	while (len && !isalnum((unsigned char)*text)) {
+		text++;
+		len--;
+	}
+	for (; len; text++, len--)
 		fputc(isalnum((unsigned char)*text) || strchr("-_.", *text)
 			      ? *text
 			      : '-',
@@ -148,21 +180,19 @@ static void print_selector(FILE *out, const struct host *h)
 {
 	fprintf(out, "            nodeSelector:\n");
 	if (h->len) {
-		fprintf(out, "              kubernetes.io/hostname: %.*s\n",
+		fprintf(out, "              kubernetes.io/hostname: \"%.*s\"\n",
 			h->len, h->name);
 		return;
 	}
-	fprintf(out, "              dicomm/device: ");
+	fprintf(out, "              dicomm/device: \"");
 	print_label(out, h->type->name);
-	fputc('\n', out);
+	fprintf(out, "\"\n");
 }
 
 /* So many hosts that are alike, the first of which is number `at`. */
 static void print_hosts(FILE *out, const struct host *h, uint32_t at,
 			uint32_t count, uint32_t hosts)
 {
-	const char *resource = h->mixed ? NULL : resource_of(h->type);
-
 	fprintf(out,
 		"  - name: from-%u\n    replicas: 1\n    template:\n      "
 		"spec:\n        parallelism: %u\n        completions: %u\n     "
@@ -180,11 +210,11 @@ static void print_hosts(FILE *out, const struct host *h, uint32_t at,
 		"dicomm-plan-from-0-0-0.dicomm-plan --master-port %d "
 		"$PROGRAM /etc/dicomm/plan.json\n",
 		hosts, at, h->ranks, PORT);
-	if (resource)
+	if (h->resource)
 		fprintf(out,
 			"              resources:\n                limits:\n"
 			"                  %s: %u\n",
-			resource, h->ranks);
+			h->resource, h->ranks);
 	fprintf(out, "              volumeMounts:\n"
 		     "              - name: plan\n"
 		     "                mountPath: /etc/dicomm\n"
@@ -226,6 +256,8 @@ bool launch_jobset(FILE *out, const struct job *j, const struct plan *p)
 {
 	uint32_t hosts = count_hosts(j), at = 0;
 
+	if (!check_names("jobset", j))
+		return false;
 	fprintf(out, "# IMAGE=... PROGRAM=train.py envsubst '$IMAGE $PROGRAM' "
 		     "<THIS | kubectl apply -f -\n");
 	if (!print_config(out, p)) {

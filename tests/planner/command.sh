@@ -225,7 +225,7 @@ says "a b 0/8"
 says "a b 7/8"
 [ "$(grep -c '^on near of near$' "$work/out")" = 4 ] || fail "hosts of ranks"
 run 0 simulate "$@" --export jobset
-says "kubernetes.io/hostname: far"
+says 'kubernetes.io/hostname: "far"'
 says '--nnodes 2 --node-rank $((1 + JOB_COMPLETION_INDEX)) --nproc-per-node 4'
 if python3 -c 'import yaml' 2>"$work/err"; then
 	python3 - "$work/out" <<'EOF' || fail "no JobSet"
@@ -236,10 +236,27 @@ jobs = [job["template"]["spec"] for job in jobs["spec"]["replicatedJobs"]]
 assert [job["completions"] for job in jobs] == [1, 1], jobs
 EOF
 fi
+# A host's name is text, whatever it looks like, and nothing else.
+sed 's/"far"/"0777"/' "$work/far.json" >"$work/named.json"
+set -- --model "$work/config.json" --plan "$work/idle.json"
+run 0 simulate --cluster "$work/named.json" "$@" --export jobset
+says 'kubernetes.io/hostname: "0777"'
+for name in 'x; reboot' 'x\\ny' '$(id)' '-x' '/0'; do
+	sed "s:\"far\":\"$name\":" "$work/far.json" >"$work/named.json"
+	for format in hostfile slurm jobset; do
+		run 7 simulate --cluster "$work/named.json" "$@" \
+			--export $format
+		says "--export $format: $work/named.json: node 1: name: "
+	done
+done
 set -- --cluster "$work/cluster.json" --model "$work/config.json"
 run 0 simulate "$@" --plan "$work/plan.json" --export jobset
-says "dicomm/device: a"
+says 'dicomm/device: "a"'
 says "completions: 2"
+sed 's/"a"/"(a 80GB)"/' "$work/cluster.json" >"$work/odd.json"
+run 0 simulate "$@" --cluster "$work/odd.json" --plan "$work/plan.json" \
+	--export jobset
+says 'dicomm/device: "a-80GB"'
 
 # ---- pictures ----
 
@@ -280,6 +297,18 @@ run 0 check --cluster "$work/found.json" --model "$work/config.json" \
 run 0 simulate --cluster "$work/found.json" --model "$work/config.json" \
 	--plan "$work/mixed-plan.json" --export hostfile
 says "n2 slots=2"
+run 0 simulate --cluster "$work/found.json" --model "$work/config.json" \
+	--plan "$work/mixed-plan.json" --export jobset
+[ "$(grep -c 'nvidia.com/gpu: 2' "$work/out")" = 2 ] ||
+	fail "no devices for a host of two types"
+# By its domain, too.
+sed 's/"n2"/"n2.a.org"/' "$work/mixed.json" >"$work/domain.json"
+sed 's/"n1"/"n2.a.org"/' "$work/links.json" >"$work/domain-links.json"
+run 0 detect "$work/domain.json" --cluster "$work/domain-links.json" \
+	-o "$work/found.json"
+[ -s "$work/err" ] && fail "a host is said to be missing"
+run 6 detect "$work/domain.json" "$work/domain.json"
+says 'nodes[0].name: "n2.a.org": wanted a host that was not there before'
 run 6 detect "$work/mixed.json" "$work/mixed.json"
 says 'nodes[0].name: "n2": wanted a host that was not there before'
 sed 's/"n2"/&, "island": "east"/' "$work/mixed.json" >"$work/odd.json"
