@@ -92,10 +92,13 @@ static void print_memory(FILE *out, const struct job *j, const struct plan *p,
 
 #define RUNS_SHOWN 16
 
-/* used[rank]; NULL: no memory. Free it. */
+/* used[rank], or off; NULL: no memory. Free it. */
 static bool *find_used(const struct job *j, const struct plan *p)
 {
 	bool *used = calloc(j->fleet.ranks, sizeof(*used));
+
+	if (used)
+		memcpy(used, j->fleet.off, j->fleet.ranks * sizeof(*used));
 
 	for (int i = 0; used && i < p->pipelines; i++) {
 		for (int s = 0; s < p->pipeline[i].stages; s++) {
@@ -122,13 +125,15 @@ static bool are_alike(const struct job *j, uint32_t a, uint32_t b)
 static void print_idle(FILE *out, const struct job *j, const struct plan *p)
 {
 	bool *used = find_used(j, p);
-	uint32_t idle = 0, ranks = j->fleet.ranks;
+	uint32_t idle = 0, off = 0, ranks = j->fleet.ranks;
 	int runs = 0;
 
-	for (uint32_t r = 0; used && r < ranks; r++)
+	for (uint32_t r = 0; used && r < ranks; r++) {
 		idle += !used[r];
+		off += j->fleet.off[r];
+	}
 	if (idle)
-		fprintf(out, "idle: %u of %u devices\n", idle, ranks);
+		fprintf(out, "idle: %u of %u devices\n", idle, ranks - off);
 	for (uint32_t r = 0, end; idle && r < ranks; r = end) {
 		const char *host = host_of(j, r);
 

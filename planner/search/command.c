@@ -172,7 +172,8 @@ int search_command(const struct options *o, struct job *j)
 	struct search_found f;
 	int status = 0;
 
-	if (!check_ahead(&s) || !check_experts(&s) || !check_objective(&s))
+	if (!check_ahead(&s) || !check_experts(&s) || !check_objective(&s) ||
+	    !search_has_prices(&s))
 		return 6;
 	if (!search_run(&s, &f))
 		return 7;
@@ -199,7 +200,8 @@ static void print_replan(const struct options *o, struct job *j,
 		printf("a step took %.4f s before; ", c.step);
 		cost_free(&c);
 	}
-	printf("%.2f GiB of weights and optimizer move", r->moved / 0x1p30);
+	printf("%.2f GiB of weights and optimizer move%s", r->moved / 0x1p30,
+	       old->zero ? ", if each pipeline has all of it" : "");
 	if (r->fastest_moved > r->moved)
 		printf(" (%.2f for the fastest plan, %.4f s)",
 		       r->fastest_moved / 0x1p30, r->fastest_s);
@@ -237,7 +239,7 @@ int search_replan_command(const struct options *o, struct job *j,
 			       "use all devices");
 		return 6;
 	}
-	if (!replan_lose(j, o->lost))
+	if (!search_has_prices(&s) || !replan_lose(j, o->lost))
 		return 6;
 	if (!replan_run(&s, old, &f, &r))
 		return 7;

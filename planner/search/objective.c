@@ -3,7 +3,9 @@
  * What is sought beside time, and limits of it. Devices that are in use cost;
  * so sets of them are looked at, so many of each type: from all of them, each
  * type alone, and what is within the limits, to whichever neighbour is best. A
- * set is judged by a short search; the last one has all the rounds.
+ * set is judged by a short search; the last one has all the rounds. The short
+ * ones go by the clock on large clusters, so the best set may be another one
+ * the next time.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -49,11 +51,17 @@ static void add_use(struct use *u, const struct fleet_type *t, double n)
 	u->watts += n * (isnan(t->watts) ? 0 : t->watts);
 }
 
+/* What reaches the limit exactly is not beyond it for having been rounded. */
+static bool is_at_most(double value, double most)
+{
+	return most <= 0 || value <= most * (1 + 1e-9);
+}
+
 static bool is_within(const struct search *s, const struct use *u)
 {
 	return (!s->devices_most || u->devices <= s->devices_most) &&
-	       (s->price_most <= 0 || u->price <= s->price_most) &&
-	       (s->watts_most <= 0 || u->watts <= s->watts_most);
+	       is_at_most(u->price, s->price_most) &&
+	       is_at_most(u->watts, s->watts_most);
 }
 
 double search_value(const struct search *s, const struct plan *p,
@@ -70,8 +78,7 @@ double search_value(const struct search *s, const struct plan *p,
 					fleet_type(&s->job->fleet, st->rank[r]),
 					1);
 		}
-	if (!is_within(s, &u) ||
-	    (s->step_most_s > 0 && c->step > s->step_most_s))
+	if (!is_within(s, &u) || !is_at_most(c->step, s->step_most_s))
 		return INFINITY;
 	switch (s->objective) {
 	case SEARCH_PRICE:
@@ -258,8 +265,7 @@ static bool try_starts(struct choosing *c, int *n)
 
 /* ---- all of it ---- */
 
-/* What is asked about is told of all types. */
-static bool check_types(const struct search *s)
+bool search_has_prices(const struct search *s)
 {
 	const struct fleet *f = &s->job->fleet;
 	bool price = s->objective != SEARCH_TIME || s->price_most > 0;
@@ -349,8 +355,6 @@ bool search_objective(const struct search *s, struct search_found *out)
 	bool good;
 
 	*out = (struct search_found){0};
-	if (!check_types(s))
-		return false;
 	c.probe.rounds = 1;
 	c.probe.progress = NULL;
 	if (s->budget_s > 0)

@@ -147,26 +147,36 @@ double replan_moves(const struct job *j, const struct plan *old,
 
 #define PARTS 840 /* most degrees divide it */
 
-static double find_gone(const struct job *j, const struct place *old)
+/* What ZeRO spreads over those that have a part is gone with each of them. */
+static double find_gone(const struct job *j, const struct plan *plan,
+			const struct place *old)
 {
-	double gone = 0;
+	double state[3], gone = 0;
 
+	table_state_bytes(j, state);
 	for (int u = 0; u < model_units(&j->model); u++) {
-		bool has[PARTS] = {false};
-		int missing = 0;
+		int had[PARTS] = {0}, has[PARTS] = {0};
+		double missing = 0, spread = 0;
 
 		for (uint32_t r = 0; r < j->fleet.ranks; r++) {
 			const struct place *o = &old[r];
 
-			if (!o->tp || j->fleet.off[r] || u < o->first ||
-			    u > o->last)
+			if (!o->tp || u < o->first || u > o->last)
 				continue;
-			for (int k = 0; k < PARTS; k++)
-				has[k] |= k * o->tp / PARTS == o->at;
+			for (int k = 0; k < PARTS; k++) {
+				if (k * o->tp / PARTS != o->at)
+					continue;
+				had[k]++;
+				has[k] += !j->fleet.off[r];
+			}
 		}
-		for (int k = 0; k < PARTS; k++)
+		for (int k = 0; k < PARTS; k++) {
 			missing += !has[k];
-		gone += unit_bytes(j, u) * missing / PARTS;
+			spread += had[k] ? 1 - (double)has[k] / had[k] : 1;
+		}
+		gone += model_params(&j->model, u) / PARTS *
+			(state[0] * (plan->zero >= 3 ? spread : missing) +
+			 state[2] * (plan->zero >= 1 ? spread : missing));
 	}
 	return gone;
 }
@@ -433,7 +443,7 @@ bool replan_run(const struct search *s, const struct plan *old,
 	k.place = find_places(s->job, old);
 	good = k.place;
 	if (good)
-		r->gone = find_gone(s->job, k.place);
+		r->gone = find_gone(s->job, old, k.place);
 	if (good) {
 		good = add(&k, &out->plan);
 		out->plan = (struct plan){0};

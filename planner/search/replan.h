@@ -10,9 +10,10 @@
 #define REPLAN_SLOWER 1.02
 
 struct replan {
-	double moved, fastest_moved; /* bytes of weights and optimizer */
-	double fastest_s;            /* a step, whatever moves */
-	double gone; /* bytes that no rank has any more: of a checkpoint */
+	/* Bytes of weights and optimizer, as if ZeRO had spread none of it. */
+	double moved, fastest_moved;
+	double fastest_s; /* a step, whatever moves */
+	double gone;      /* bytes that no rank has any more: of a checkpoint */
 };
 
 /* Marks ranks as lost, in fleet.off: "4,8-11", or names of hosts. False after a

@@ -53,7 +53,8 @@ struct search_found {
 };
 
 /* False after a message: nothing fits, no memory. The same plan for the same
- * seed and rounds, whatever the jobs; a budget of time promises no such thing.
+ * seed and rounds, whatever the jobs; a budget of time promises no such thing,
+ * nor do other objectives and limits of more than 256 devices.
  */
 bool search_run(const struct search *s, struct search_found *out);
 void search_free(struct search_found *f);
@@ -65,8 +66,11 @@ bool search_is_plain(const struct search *s);
 /* The less, the better; INFINITY: beyond a limit. */
 double search_value(const struct search *s, const struct plan *p,
 		    const struct cost *c);
-/* False after a message: no memory, or no price of a device. A plan of no
- * pipelines: none is within the limits. */
+/* False after a message: a type of devices does not tell what is asked about,
+ * price or watts. */
+bool search_has_prices(const struct search *s);
+/* False after a message: no memory. A plan of no pipelines: none is within the
+ * limits. Of types that search_has_prices(). */
 bool search_objective(const struct search *s, struct search_found *out);
 
 /* ---- drafts that are kept ---- */

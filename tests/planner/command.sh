@@ -461,7 +461,7 @@ says "devices.a.price: -1: wanted a number from 0"
 
 # ---- objectives and limits ----
 
-run 7 search "$@" -g 96 -s 2048 --objective tokens-per-price
+run 6 search "$@" -g 96 -s 2048 --objective tokens-per-price
 says "devices.a.price: missing: wanted with --objective or --max-price"
 run 6 search "$@" -g 96 -s 2048 --objective speed
 says "--objective: speed: wanted time, price or tokens-per-price"
@@ -501,6 +501,12 @@ objective --objective price --max-step "$(awk -v s="$cheap" -v f="$fast" \
 holds "price > $least && price < all && step < $cheap"
 objective --max-price 50
 holds "price <= 50 && price > 30 && step > fast"
+# 0.1 + 0.1 + 0.1 is more than 0.3.
+sed 's/"price": 10,/"price": 0.1,/' "$work/prices.json" >"$work/tenths.json"
+run 0 search --cluster "$work/tenths.json" --model "$work/config.json" -g 96 \
+	-s 2048 --rounds 1 --max-price 0.3 -o "$work/objective.json"
+grep -q '"price_per_hour": 0.3' "$work/objective.json" ||
+	fail "a price that reaches its limit"
 objective --max-devices 5
 [ "$(tr -d ' \n' <"$work/objective.json" |
 	grep -o '"idle":\[[^]]*\]' | tr -cd , | wc -c)" -ge 6 ] ||
@@ -548,6 +554,11 @@ esac
 run 0 replan "$@" --plan "$work/lines.json" --lost 4-7 --rounds 4
 says "GiB of weights and optimizer move"
 grep -q "come from a" "$work/out" && fail "other pipelines have all of it"
+grep -q idle "$work/out" && fail "lost devices are no idle ones"
+# But of the optimizer, if ZeRO has spread it.
+sed 's/"version": 1/&, "zero": 1/' "$work/lines.json" >"$work/spread.json"
+run 0 replan "$@" --plan "$work/spread.json" --lost 4-7 --rounds 4
+says "were on lost devices only: they come from a checkpoint"
 run 0 replan "$@" --plan "$work/lines.json" --lost 2,6,8-11 --rounds 4
 says "were on lost devices only: they come from a checkpoint"
 for wrong in 12 3-x 7-5 far; do
