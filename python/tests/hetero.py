@@ -492,6 +492,30 @@ def a_folder_that_has_something_else_is_told_by_all():
 
 # -- weights ------------------------------------------------------------------
 
+def _frozen(store, rank, n, plan):
+    begin(store, rank, n)
+    lines = text()
+    layers = gpt.layers(len(lines.characters))
+    layers[1] = lambda make=layers[1]: make().requires_grad_(False)
+    trainer = hetero.Trainer(hetero.read_plan(plan), layers, gpt.loss_of,
+                             (gpt.TOKENS, gpt.HIDDEN))
+    optimizer = torch.optim.AdamW(trainer.parameters(), 0.1, weight_decay=0.5)
+    before = [p.detach().clone() for p in trainer.parameters()]
+    trainer.step(*lines.batch(0))
+    optimizer.step()
+    changed = {p.requires_grad: not torch.equal(p, was)
+               for p, was in zip(trainer.parameters(), before)}
+    trainer.close()
+    return changed
+
+
+@case
+def what_is_frozen_does_not_decay():
+    plan = plan_file(pipeline(8, 1, stage([0], 0, 5)))
+    assert ranks.values(ranks.run(1, _frozen, plan)) == [
+        {True: True, False: False}]
+
+
 TIED = ("0.character.weight", "5.out.weight")
 
 

@@ -304,6 +304,8 @@ class Trainer:
         if self._masters:
             self._masters.refresh()
         for parameter in self.parameters():
+            if not parameter.requires_grad:
+                continue  # a gradient of 0 would have its weights decay
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(
                     parameter, memory_format=torch.contiguous_format)
