@@ -749,6 +749,39 @@ def checkpoints_of_torch_are_written_and_read():
         assert apart < RELATIVE, f"{apart:.3g}"
 
 
+def _cut_off(store, rank, n, plan, folder):
+    begin(store, rank, n)
+    trainer = hetero.Trainer(
+        hetero.read_plan(plan), gpt.layers(len(text().characters)),
+        gpt.loss_of, (gpt.TOKENS, gpt.HIDDEN))
+    trainer.save_distributed(folder)
+    hetero.distributed_checkpoint.Reader(folder)
+
+    def full(self, index):
+        raise OSError("no space is left")
+
+    if rank == 1:
+        hetero.distributed_checkpoint._SavePlanner.lookup_object = full
+    try:
+        trainer.save_distributed(folder)
+    except hetero.StageError as error:
+        return str(error)
+
+
+@case
+def a_checkpoint_of_torch_that_was_cut_off_does_not_load():
+    plan = plan_file(pipeline(4, 2, stage([0], 0, 2), stage([1], 3, 5)))
+    with _folder() as folder:
+        for told in ranks.values(ranks.run(2, _cut_off, plan, folder)):
+            assert f"{folder}: rank 1: OSError: no space is left" in told, told
+        try:
+            hetero.distributed_checkpoint.Reader(folder)
+        except hetero.CheckpointError as error:
+            assert folder in str(error), error
+        else:
+            raise AssertionError("it loads")
+
+
 def _after_a_death(store, rank, n, old, new, culprit):
     """Losses of two steps of a plan, and of two more of another one, by the
     ranks that are left."""

@@ -2,7 +2,11 @@
 """To and from torch.distributed.checkpoint: each rank writes and reads its
 boxes, in whatever way the other side holds the tensors."""
 
+import contextlib
+import pathlib
+
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import default_planner, metadata, planner
 from torch.distributed.checkpoint import planner_helpers
@@ -48,10 +52,26 @@ class _SavePlanner(default_planner.DefaultSavePlanner):
         return self._pieces[index.fqn].tensor
 
 
+@contextlib.contextmanager
+def _told(folder):
+    """An exception of theirs, which is no Exception, as one of ours."""
+    try:
+        yield
+    except dcp.CheckpointException as error:
+        of = "; ".join(f"rank {rank}: {type(it).__name__}: {it}"
+                       for rank, (it, _) in sorted(error.failures.items()))
+        raise CheckpointError(f"{folder}: {of}") from error
+
+
 def save(folder, pieces, group):
     """Write what this rank has, {path: Piece}; by all ranks of a group."""
-    dcp.save({}, checkpoint_id=folder, process_group=group,
-             planner=_SavePlanner(pieces))
+    # Data of this state beside the index of an older one would be read as it.
+    if dist.get_rank(group) == 0:
+        pathlib.Path(folder, ".metadata").unlink(missing_ok=True)
+    dist.barrier(group=group)
+    with _told(folder):
+        dcp.save({}, checkpoint_id=folder, process_group=group,
+                 planner=_SavePlanner(pieces))
 
 
 class _LoadPlanner(default_planner.DefaultLoadPlanner):
@@ -110,5 +130,6 @@ class Reader:
 
     def read(self, group):
         """By all ranks of a group."""
-        dcp.load({}, checkpoint_id=self._folder, process_group=group,
-                 planner=_LoadPlanner(self._pieces))
+        with _told(self._folder):
+            dcp.load({}, checkpoint_id=self._folder, process_group=group,
+                     planner=_LoadPlanner(self._pieces))

@@ -521,7 +521,8 @@ class Trainer:
 
     def save_distributed(self, folder, optimizer=None, name_of=str):
         """The same as save(), for torch.distributed.checkpoint: tensors
-        model.NAME and optim.state.NAME.KEY, NAME being name_of(our name)."""
+        model.NAME and optim.state.NAME.KEY, NAME being name_of(our name). What
+        the folder had before is gone as this begins."""
         self._guard(self._save_distributed, folder, optimizer, name_of)
 
     def load_distributed(self, folder, optimizer=None, name_of=str):
