@@ -643,12 +643,16 @@ def weights_are_loaded_and_gradients_clipped_as_by_one_process():
                     apart = deviation(got, [x.item() for x in wanted])
                     assert apart < RELATIVE, (got, wanted)
         os.truncate(f"{folder}/1.safetensors", 5000)
-        try:
-            hetero.Weights(folder)
-        except hetero.CheckpointError as error:
-            assert "1.safetensors: " in str(error), error
-        else:
-            raise AssertionError("a file that is cut off is taken")
+        torch.save(state, f"{folder}/old.bin",
+                   _use_new_zipfile_serialization=False)
+        for path, name in ((folder, "1.safetensors: "),
+                           (f"{folder}/old.bin", "old.bin: ")):
+            try:
+                hetero.Weights(path)
+            except hetero.CheckpointError as error:
+                assert name in str(error), error
+            else:
+                raise AssertionError(f"{name} is taken")
 
 
 def _narrow_alone(steps, pipelines):
@@ -933,6 +937,24 @@ def models_of_hugging_face_train_as_they_do_there():
             assert words in str(error), error
             continue
         raise AssertionError("it is taken")
+
+
+@case
+def models_of_hugging_face_begin_as_they_do_there():
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        print("# no transformers: skipped", flush=True)
+        return
+    model = hetero.huggingface.cut(_hugging("gpt2", True), 16)
+    mlp = hetero.layers.build(model.layers[1], 0, 1).layer.mlp
+    for part, wanted in (mlp.c_fc, 0.02), (mlp.c_proj, 0.02 / 8 ** 0.5):
+        assert abs(part.weight.std().item() / wanted - 1) < 0.1, wanted
+    config = _hugging("llama", False)
+    config.pad_token_id = 3
+    model = hetero.huggingface.cut(config, 16)
+    weight = hetero.layers.build(model.layers[0], 0, 0).embed_tokens.weight
+    assert [at for at, row in enumerate(weight) if not row.any()] == [3]
 
 
 # -- profiles -----------------------------------------------------------------

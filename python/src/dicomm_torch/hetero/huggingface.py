@@ -11,6 +11,7 @@ transformers is imported here, and nowhere else.
 
 import copy
 import importlib
+import math
 
 import torch
 import torch.nn.functional as F
@@ -41,14 +42,20 @@ class _Undivided(Shared):
                              f" {self._why}")
 
 
-def _initialize(module, deviation):
+@torch.no_grad()
+def _initialize(module, deviation, blocks):
     """As transformers does."""
-    for part in module.modules():
+    for name, part in module.named_modules():
         if isinstance(part, (nn.Linear, nn.Embedding, ColumnLinear, RowLinear)
                       ) or type(part).__name__ == "Conv1D":
-            nn.init.normal_(part.weight, std=deviation)
+            # GPT-2's, which two of each block add to what goes through.
+            narrow = name.endswith(".c_proj")
+            nn.init.normal_(part.weight, std=deviation / (
+                math.sqrt(2 * blocks) if narrow else 1))
             if getattr(part, "bias", None) is not None:
                 nn.init.zeros_(part.bias)
+            if getattr(part, "padding_idx", None) is not None:
+                part.weight[part.padding_idx].zero_()
     return module
 
 
@@ -214,7 +221,8 @@ class Cut:
         made = self._family
 
         def layer(make, *arguments):
-            return lambda: _initialize(make(*arguments), deviation)
+            return lambda: _initialize(make(*arguments), deviation,
+                                       self.blocks)
 
         self.layers = [
             layer(made.embedding),

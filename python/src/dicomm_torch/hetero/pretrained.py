@@ -61,6 +61,14 @@ def _open(file):
     return tensors
 
 
+def _load(file):
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True,
+                          mmap=True)
+    except Exception as error:  # of an old format, cut off, no tensors
+        raise CheckpointError(f"{file}: {error}") from error
+
+
 class Weights:
     """The tensors of a file, or of all files of a folder: *.safetensors, or
     else what torch.save() made of a state dictionary (*.bin, *.pt)."""
@@ -78,9 +86,7 @@ class Weights:
         self._tensors = {}
         for file in files:
             self._tensors.update(
-                _open(file) if file.suffix == ".safetensors" else
-                torch.load(file, map_location="cpu", weights_only=True,
-                           mmap=True))
+                _open(file) if file.suffix == ".safetensors" else _load(file))
 
     def __contains__(self, name):
         return name in self._tensors
