@@ -786,16 +786,62 @@ def a_checkpoint_of_torch_that_was_cut_off_does_not_load():
             raise AssertionError("it loads")
 
 
-def _after_a_death(store, rank, n, old, new, culprit):
+def _refused_takes(store, rank, n, plan, folder):
+    begin(store, rank, n)
+    trainer = hetero.Trainer(
+        hetero.read_plan(plan), gpt.layers(len(text().characters)),
+        gpt.loss_of, (gpt.TOKENS, gpt.HIDDEN))
+    told = []
+
+    def take(optimizer=None):
+        try:
+            trainer.take(trainer, optimizer, optimizer)
+        except hetero.CheckpointError as error:
+            told.append(str(error))
+
+    trainer.step(*text().batch(0))
+    optimizer = gpt.optimizer_of(trainer.parameters())
+    if rank == 0:
+        optimizer.step()
+    take(optimizer)
+    trainer._clips = rank
+    take()
+    trainer._clips = 0
+    optimizer = torch.optim.Adafactor(trainer.parameters())
+    optimizer.step()
+    take(optimizer)
+    take()
+    try:
+        trainer.save_distributed(folder, optimizer)
+    except hetero.StageError as error:
+        told.append(str(error))
+    return told
+
+
+@case
+def states_that_do_not_fit_together_are_refused_by_all():
+    plan = plan_file(pipeline(8, 1, stage([0, 1], 0, 5)))
+    with _folder() as folder:
+        for told in ranks.values(ranks.run(2, _refused_takes, plan, folder)):
+            assert len(told) == 4, told
+            for words, wanted in zip(told, (
+                    "ranks have made [0, 1] updates by the optimizer",
+                    "ranks have made [0, 1] clips of gradients",
+                    "the optimizer's state has not its shape",
+                    "the optimizer's state has not its shape")):
+                assert wanted in words, words
+
+
+def _after_a_death(store, rank, n, old, new, culprit, folder):
     """Losses of two steps of a plan, and of two more of another one, by the
-    ranks that are left."""
+    ranks that are left; and why those have had to load."""
     begin(store, rank, n)
     lines = text()
 
     def begin_plan(plan):
         trainer = hetero.Trainer(
             plan, gpt.layers(len(lines.characters)), gpt.loss_of,
-            (gpt.TOKENS, gpt.HIDDEN), grace_s=2)
+            (gpt.TOKENS, gpt.HIDDEN), grace_s=5)
         return trainer, gpt.optimizer_of(trainer.parameters())
 
     before, its_optimizer = begin_plan(hetero.read_plan(old))
@@ -803,6 +849,7 @@ def _after_a_death(store, rank, n, old, new, culprit):
     for step in range(2):
         losses.append(before.step(*lines.batch(step)))
         its_optimizer.step()
+    before.save(folder, its_optimizer)
     if rank == culprit:
         _kill()
     try:
@@ -816,34 +863,45 @@ def _after_a_death(store, rank, n, old, new, culprit):
     begin(dist.FileStore(store.path + "-left", len(left)), left.index(rank),
           len(left))
     trainer, optimizer = begin_plan(hetero.read_plan(new).among(left))
+    told = None
     try:
         trainer.take(before, optimizer, its_optimizer)
-    except hetero.StageError as error:
-        return str(error)
+    except hetero.CheckpointError as error:
+        told = str(error)
+        trainer.load(folder, optimizer)
     for step in range(2, 4):
         losses.append(trainer.step(*lines.batch(step)))
         optimizer.step()
     assert not trainer.unequal_copies()
     trainer.close()
-    return losses
+    return losses, told
 
 
 @case
 def those_that_are_left_go_on_by_another_plan():
+    reference = alone(4)
+
+    def go_on(old, new, culprit):
+        with _folder() as folder:
+            every = ranks.values(ranks.run(
+                culprit + 1, _after_a_death, old, new, culprit, folder,
+                seconds=100)[:culprit])
+        assert all(of == every[0] for of in every), every
+        losses, told = every[0]
+        apart = deviation(losses, reference)
+        assert apart < RELATIVE, f"{apart:.3g}"
+        return told
+
     left = plan_file(pipeline(1, 8, stage([0, 1], 0, 3), stage([2], 4, 5)))
-    every = ranks.run(4, _after_a_death, PLANS / "degrees.json", left, 3,
-                      seconds=100)
-    losses = ranks.values(every[:3])
-    assert losses[0] == losses[1] == losses[2], losses
-    apart = deviation(losses[0], alone(4))
-    assert apart < RELATIVE, f"{apart:.3g}"
-    # Of the only pipeline, a stage is gone.
-    old = plan_file(pipeline(1, 8, stage([0], 0, 1), stage([1], 2, 3),
-                             stage([2], 4, 5)))
+    assert go_on(PLANS / "degrees.json", left, 3) is None
+    # Of the only pipeline, a stage is gone, or a part of one.
     left = plan_file(pipeline(1, 8, stage([0], 0, 3), stage([1], 4, 5)))
-    every = ranks.run(3, _after_a_death, old, left, 2, seconds=100)
-    for told in ranks.values(every[:2]):
-        assert "no rank has it any more" in told, told
+    for last, words in (
+            ([stage([1], 2, 3), stage([2], 4, 5)], "no rank has it any more"),
+            ([stage([1, 2], 2, 5)], "not all of it is held by a rank")):
+        told = go_on(plan_file(pipeline(1, 8, stage([0], 0, 1), *last)),
+                     left, 2)
+        assert words in told, told
 
 
 # -- models of Hugging Face ---------------------------------------------------

@@ -25,6 +25,10 @@ class CheckpointError(ValueError):
     """A folder does not have what is wanted; the text names both."""
 
 
+class Lost(CheckpointError):
+    """Ranks do not have it; each of them finds that, of what all have told."""
+
+
 def _replace(file, write):
     """Make a file that is there wholly, or as it was."""
     beside = file.with_name(file.name + "~")
@@ -45,6 +49,25 @@ def taken(parameter, optimizer):
         else:
             rest[key] = value
     return tensors, rest
+
+
+def is_whole(shape, lo, hi):
+    return not any(lo) and list(hi) == list(shape)
+
+
+def is_shaped(rest):
+    """Has the optimizer tensors of another shape than the parameter, such as
+    Adafactor's, of which nobody knows what belongs to which part?"""
+    return any(torch.is_tensor(value) and value.numel() > 1
+               for value in rest.values())
+
+
+_SHAPED = "the optimizer's state has not its shape, and ranks have parts of it"
+
+
+def check_rest(name, rest, whole):
+    if not whole and is_shaped(rest):
+        raise CheckpointError(f"{name}: {_SHAPED}")
 
 
 def _own(value, parameter, optimizer):
@@ -78,14 +101,20 @@ def fetch(home, group, every, wanted, held):
     {name: (shape, lo, hi)} of this rank; held: {name: (that, tensors, rest)}.
     """
     told = [None] * home.size
-    dist.all_gather_object(told, {
+    dist.all_gather_object(told, ({
         name: ({key: tensor.dtype for key, tensor in tensors.items()}, rest)
-        for name, (_, tensors, rest) in held.items()}, group=group)
+        for name, (_, tensors, rest) in held.items()},
+        {name for name, (box, *_) in held.items() if not is_whole(*box)}
+        | {name for name, box in wanted.items() if not is_whole(*box)}),
+        group=group)
+    parted = set().union(*(parts for _, parts in told))
     moved, sources, targets, made = [], [], [], {}
     for name, _, shape in every:
-        of = [rank[name] for rank in told if name in rank]
+        of = [has[name] for has, _ in told if name in has]
         if not of:
-            raise CheckpointError(f"{name}: no rank has it any more")
+            raise Lost(f"{name}: no rank has it any more")
+        if name in parted and any(is_shaped(rest) for _, rest in of):
+            raise Lost(f"{name}: {_SHAPED}")
         if name in wanted:
             made[name] = {}, of[0][1]
         for key, dtype in sorted(of[0][0].items()):
@@ -105,8 +134,8 @@ def fetch(home, group, every, wanted, held):
                                target))
     try:
         plan = Redistribution(home, moved, own=True)
-    except dist.DistBackendError as error:
-        raise CheckpointError(
+    except ValueError as error:  # layouts are checked by all ranks alike
+        raise Lost(
             f"not all of it is held by a rank any more: {error}") from error
     plan.run(*[[None if tensor is None else tensor.data_ptr()
                 for tensor in tensors] for tensors in (sources, targets)])
@@ -180,9 +209,7 @@ class Reader:
             if any(a >= b for a, b in both):
                 continue
             tensors, rest = self._file(file)[name]
-            if (list(lo), list(hi)) != (low, high) and any(
-                    torch.is_tensor(value) and value.numel() > 1
-                    for value in rest.values()):
+            if (list(lo), list(hi)) != (low, high) and is_shaped(rest):
                 raise CheckpointError(
                     f"{self._folder}: {name}: the optimizer's state has not"
                     " its shape, so it fits the parts that were kept only")

@@ -73,7 +73,7 @@ class Trainer:
         check_experts(plan, self._experts)
         self._tied = Tied(tied, len(layers))
         self._compute = compute
-        self._steps = 0
+        self._steps = self._clips = 0
         self.plan = plan
         self._group = group
         self._loss = loss
@@ -297,6 +297,8 @@ class Trainer:
     def _guard(self, function, *arguments):
         try:
             return function(*arguments)
+        except checkpoint.Lost:
+            raise  # by all ranks, and nothing is under way
         except Exception as error:
             raise self._inquest.hold(error, self._abort) from error
 
@@ -323,7 +325,9 @@ class Trainer:
         most that; returns what it was. Called by all ranks."""
         if not most > 0:
             raise ValueError(f"most {most}: wanted a number above 0")
-        return self._guard(self._clip_gradients, most)
+        norm = self._guard(self._clip_gradients, most)
+        self._clips += 1
+        return norm
 
     @torch.no_grad()
     def _clip_gradients(self, most):
@@ -478,17 +482,21 @@ class Trainer:
         """Take all from the trainer of another plan, which this process has
         had until now: after ranks have died, too, if this group is of those
         that are left. By one redistribution, in which nothing moves that is
-        there already. Raises CheckpointError if nobody has some of it any
-        more; then load() has it."""
+        there already. Raises CheckpointError, at all ranks, if nobody has
+        some of it any more, or not all ranks are after the same step; this
+        trainer is as it was, and load() has it."""
         self._guard(self._take, other, optimizer, other_optimizer)
 
     def _take(self, other, optimizer, other_optimizer):
-        steps = [None] * self._ranks
-        dist.all_gather_object(steps, other._steps, group=self._group)
-        if len(set(steps)) > 1:
-            raise checkpoint.CheckpointError(
-                f"ranks have made {sorted(set(steps))} steps: wanted as many"
-                " of each")
+        every = [None] * self._ranks
+        dist.all_gather_object(every, other._done(other_optimizer),
+                               group=self._group)
+        for what, of in zip(("steps", "clips of gradients",
+                             "updates by the optimizer"), zip(*every)):
+            of = sorted({n for n in of if n is not None})
+            if len(of) > 1:
+                raise checkpoint.Lost(
+                    f"ranks have made {of} {what}: wanted as many of each")
 
         def state(trainer, of):
             return {name: (trainer._boxes[name],
@@ -500,7 +508,18 @@ class Trainer:
             state(other, other_optimizer))
         for name, parameter in self._mine.items():
             checkpoint.given(parameter, optimizer, *fetched[name])
-        self._steps = steps[0]
+        self._steps, self._clips, _ = every[0]
+
+    def _done(self, optimizer):
+        """(steps, clips, updates): a rank may have gone through one of them
+        where another one has heard of a failure. Optimizers may not count."""
+        states = [optimizer.state.get(parameter, {})
+                  for parameter in self._mine.values()] if optimizer else []
+        return self._steps, self._clips, max(
+            (int(state.get("step", 0)) for state in states), default=None)
+
+    def _whole(self, name):
+        return checkpoint.is_whole(*self._boxes[name])
 
     def load_weights(self, source):
         """Take the values of all parameters, also those that do not train,
@@ -535,6 +554,7 @@ class Trainer:
         for name in self._kept:
             shape, lo, _ = self._boxes[name]
             tensors, rest = checkpoint.taken(self._mine[name], optimizer)
+            checkpoint.check_rest(name, rest, self._whole(name))
             pieces["model", name_of(name)] = dcp.Piece(
                 tensors.pop("parameter"), lo, shape)
             state = "optim", "state", name_of(name)
@@ -560,6 +580,7 @@ class Trainer:
                         state + key, shape, lo, hi)
                 else:
                     rest[key] = reader.whole(state + key)
+            checkpoint.check_rest(name, rest, self._whole(name))
             given.append((parameter, tensors, rest))
         reader.read(self._group)
         for parameter, tensors, rest in given:
