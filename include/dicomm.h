@@ -130,7 +130,8 @@
  * nothing writes the buffers of the caller any more.
  *
  * Late is not dead. The library waits for a peer that lives but does not come.
- * After 60 s (DICOMM_WARN_LATE_MS) a warning names the peer. After 30 minutes
+ * After 60 s (DICOMM_WARN_LATE_MS) a warning names the peer, but not of a
+ * receive from any source that has no time-out. After 30 minutes
  * (timeout_ms, DICOMM_TIMEOUT_MS) the operation fails with ERR_TIMEOUT; the
  * text names the rank, the operation and the peer, and if that waits for
  * another rank itself, the rank that holds up all of them.

@@ -42,8 +42,8 @@ static void keep_cause(struct dicomm_comm *comm, dicomm_result_t status,
 }
 
 /* Was it logged where it arose? Then only the communicator's log_fn hears it.
- */
-enum logged { NEW, LOGGED };
+ * EXPECTED is no error. */
+enum logged { NEW, LOGGED, EXPECTED };
 
 /* No operation fails that anybody waits for: the program itself aborted, or it
  * is ending the communicator when it hears that another rank aborted or died.
@@ -93,7 +93,7 @@ static void publish(struct dicomm_comm *comm, dicomm_result_t status,
 	bool names_own = !strncmp(text, own, n) && strchr(": ", text[n]);
 
 	comm_listen(comm);
-	if (logged == NEW && is_harmless(comm, status))
+	if (logged == EXPECTED || (logged == NEW && is_harmless(comm, status)))
 		log_info("%s %s: %s", comm->name, own, text);
 	else if (logged == NEW && names_own)
 		log_error("%s %s", comm->name, text);
@@ -161,6 +161,18 @@ dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	return raise_text(comm, status, culprit, tell, NEW, text);
+}
+
+dicomm_result_t fault_all_left(struct dicomm_comm *comm, bool is_error)
+{
+	char text[sizeof(comm->fault.text)];
+
+	snprintf(text, sizeof(text),
+		 "all other ranks left the communicator while rank %d waits to "
+		 "receive from any",
+		 comm->rank);
+	return raise_text(comm, DICOMM_ERR_REMOTE, comm->rank, true,
+			  is_error ? NEW : EXPECTED, text);
 }
 
 /* Needs the lock. */

@@ -21,6 +21,9 @@
 dicomm_result_t fault_raise(struct dicomm_comm *comm, dicomm_result_t status,
 			    int culprit, bool tell, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* Of a rank that waits to receive from any. Without `is_error`, the log calls
+ * it none. */
+dicomm_result_t fault_all_left(struct dicomm_comm *comm, bool is_error);
 /* Records the death of a rank, which the control plane has reported. The rank
  * may have done its part of the call before, because a process that has its
  * result may end. So this breaks the communicator at once only if another one

@@ -270,6 +270,13 @@ static bool waits_for_any(const struct wait_for *f)
 	       f->call->root < 0;
 }
 
+/* Who receives from any source without a time-out may do so for others, who
+ * need not come, and leave when they like. */
+static bool is_server(const struct wait_for *f)
+{
+	return waits_for_any(f) && f->comm->timeout_ms <= 0;
+}
+
 /* A rank takes signals once it has registered a window or waits for some. */
 static const char *signal_hint(const struct wait_for *f, char *text, size_t len)
 {
@@ -481,10 +488,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 			comm->rank, (unsigned long long)f->number, text);
 	}
 	if (waits_for_any(f) && have_all_left(comm) && found_gone(w, f->peer))
-		return fault_raise(comm, DICOMM_ERR_REMOTE, comm->rank, true,
-				   "all other ranks left the communicator "
-				   "while rank %d waits to receive from any",
-				   comm->rank);
+		return fault_all_left(comm, !is_server(f));
 	TRY(broken_transport(f, waited));
 	if (waits_for_itself(w, f)) {
 		call_text(f->call, text, sizeof(text));
@@ -501,7 +505,7 @@ static dicomm_result_t late(struct waiter *w, const struct wait_for *f,
 		if (differs(comm, f->call, f->number, f->peer, ASK_MS, &pair))
 			return disagree(comm, f->call, f->peer, &pair);
 	}
-	if (comm->warn_late_ms > 0 && !w->warned &&
+	if (comm->warn_late_ms > 0 && !w->warned && !is_server(f) &&
 	    waited / 1000000 >= (uint64_t)comm->warn_late_ms) {
 		w->warned = true;
 		warn_late(f, waited);
