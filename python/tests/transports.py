@@ -91,7 +91,16 @@ def meet(store, rank, name):
     store.wait([f"{name}/{1 - rank}"])
 
 
+def in_pieces():
+    """Transfers of this process go by several messages, as large ones do; both
+    sides have to call it."""
+    from dicomm_torch import transport
+
+    transport._PIECE = 3000
+
+
 def _reads_and_writes(store, rank, n):
+    in_pieces()
     parts = 30
     board = torch.zeros(parts, 1000, dtype=torch.int64)
     mine = torch.arange(parts * 1000).reshape(parts, 1000) + rank
@@ -144,9 +153,11 @@ def two_processes_read_and_write():
 
 
 def _one_for_many(store, rank, n):
-    """All ranks write into the memory of rank 0, which connects to nobody."""
+    """All ranks write into the memory of rank 0, which connects to nobody, and
+    outlives them."""
     from torch.distributed._transport import new_transport
 
+    os.environ["DICOMM_WARN_LATE_MS"] = "100"
     with new_transport("dicomm") as transport:
         if rank == 0:
             parts = [torch.zeros(100) for _ in range(n)]
@@ -157,6 +168,8 @@ def _one_for_many(store, rank, n):
             store.wait([f"done {i}" for i in range(1, n)])
             for i, part in enumerate(parts):
                 assert (part == i).all(), part
+            store.wait([f"closed {i}" for i in range(1, n)])
+            time.sleep(0.3)
             return
         transport.connect(store.get("url"))
         memory = transport.register_memory(torch.full((100,), float(rank)))
@@ -164,17 +177,81 @@ def _one_for_many(store, rank, n):
         transport.write(memory.to_view(),
                         kind.deserialize(store.get(f"part {rank}")))
         store.set(f"done {rank}", b"")
+        time.sleep(0.3)
+    store.set(f"closed {rank}", b"")
 
 
 @case
 def many_connect_to_one():
-    ranks.values(ranks.run(4, _one_for_many, seconds=60))
+    every = ranks.run(4, _one_for_many, seconds=60)
+    ranks.values(every)
+    # Nobody is late where nobody has to come, and who closes is no failure.
+    for rank in every:
+        assert "ERROR" not in rank.text, rank.text
+        assert "all ranks are late" not in rank.text, rank.text
+
+
+def _one_stands_still(store, rank, n):
+    """Rank 1 announces a write, and sends its bytes when rank 2 has written."""
+    from torch.distributed._transport import new_transport
+
+    from dicomm_torch import _library as lib
+    from dicomm_torch import transport as internal
+
+    tensor = torch.full((1000,), float(rank))
+    with new_transport("dicomm") as transport:
+        memory = transport.register_memory(tensor)
+        if rank == 0:
+            remote = memory.to_remote_buffer()
+            store.set("memory", remote.serialize())
+            store.set("url", transport.bind())
+            store.wait(["written"])
+            assert (tensor == 2).all()
+            refuses(TimeoutError, "uses this memory",
+                    transport.unregister_memory, memory, timeout=0.1)
+            store.set("tried", b"")
+            store.wait(["all written"])
+            assert (tensor == 1).all()
+            transport.unregister_memory(memory)
+            return
+        transport.connect(store.get("url"))
+        remote = type(memory.to_remote_buffer()).deserialize(
+            store.get("memory"))
+        if rank == 2:
+            store.wait(["announced"])
+            transport.write(memory.to_view(), remote)
+            store.set("written", b"")
+            return
+
+        def move(function, at, length, tag, *status):
+            lib.check(function(at, length, internal.UINT8, 0, tag,
+                               transport._link.usable(), None, *status),
+                      None, "move")
+
+        header = internal._HEADER.pack(
+            internal._WRITE, 1, remote.number, 4000)
+        move(lib.library.dicomm_send_tag, header, len(header),
+             internal._HEADERS)
+        time.sleep(0.2)
+        store.set("announced", b"")
+        store.wait(["tried"])
+        move(lib.library.dicomm_send_tag, tensor.data_ptr(), 4000, 1)
+        reply = bytes(internal._REPLY_BYTES)
+        move(lib.library.dicomm_recv_tag, reply, len(reply), 1, None)
+        assert not any(reply)
+        store.set("all written", b"")
+
+
+@case
+def one_that_stands_still_holds_up_nobody_else():
+    ranks.values(ranks.run(3, _one_stands_still, seconds=60))
 
 
 def _refusals(store, rank, n):
     from torch.distributed._transport import new_transport
 
-    tensor = torch.arange(100.0)
+    in_pieces()
+    tensor = torch.arange(1000.0)
     with pair(rank, store) as transport:
         (memory,), (remote,) = descriptors(store, rank, transport, tensor)
         again = transport.register_memory(tensor)
@@ -182,8 +259,9 @@ def _refusals(store, rank, n):
         other = new_transport("dicomm")
         refuses(RuntimeError, "failed to create transport",
                 new_transport, "dicomm", "cuda:0")
-        refuses(ValueError, "offset 401", memory.to_view, 401)
-        refuses(ValueError, "length 400 at offset 8", memory.to_view, 8, 400)
+        refuses(ValueError, "offset 4001", memory.to_view, 4001)
+        refuses(ValueError, "length 4000 at offset 8", memory.to_view, 8,
+                4000)
         refuses(ValueError, "contiguous", transport.register_memory,
                 torch.ones(4, 4).t())
         refuses(ValueError, "empty", transport.register_memory, torch.ones(0))
@@ -200,8 +278,8 @@ def _refusals(store, rank, n):
                 other.register_memory(tensor).to_view(), remote)
         refuses(ValueError, "timeout -1", transport.write, memory.to_view(),
                 remote, timeout=-1)
-        long = transport.register_memory(torch.ones(101))
-        refuses(ValueError, "404 bytes", transport.write, long.to_view(), remote)
+        long = transport.register_memory(torch.ones(1001))
+        refuses(ValueError, "4004 bytes", transport.write, long.to_view(), remote)
         other.close()
         refuses(RuntimeError, "closed", other.bind)
         # What its owner has taken back
@@ -210,12 +288,21 @@ def _refusals(store, rank, n):
         transport.unregister_memory(again)
         refuses(RuntimeError, "unregistered", memory.to_view)
         meet(store, rank, "unregistered")
-        new = transport.register_memory(torch.zeros(100))
+        new = transport.register_memory(torch.zeros(1000))
         refuses(RuntimeError, "not registered", transport.write, new.to_view(),
                 remote)
         refuses(RuntimeError, "not registered", transport.read,
                 new.to_mutable_view(), remote)
-        assert (tensor == torch.arange(100.0)).all()
+        assert (tensor == torch.arange(1000.0)).all()
+        # What has other storage now
+        tensor = torch.ones(1000)
+        memory = transport.register_memory(tensor)
+        store.set(f"small {rank}", memory.to_remote_buffer().serialize())
+        remote = type(remote).deserialize(store.get(f"small {1 - rank}"))
+        tensor.resize_(100000)
+        refuses(RuntimeError, "resized", memory.to_view)
+        meet(store, rank, "resized")
+        refuses(RuntimeError, "resized", transport.write, new.to_view(), remote)
         # and all goes on
         store.set(f"new {rank}", new.to_remote_buffer().serialize())
         remote = type(remote).deserialize(store.get(f"new {1 - rank}"))
@@ -226,6 +313,16 @@ def _refusals(store, rank, n):
 @case
 def what_makes_no_sense_is_refused():
     ranks.values(ranks.run(2, _refusals, seconds=60))
+
+
+def await_stop(pid):
+    end = time.monotonic() + BOUND_S
+    while time.monotonic() < end:
+        with open(f"/proc/{pid}/stat") as stat:
+            if stat.read().rpartition(")")[2].split()[0] == "T":
+                return
+        time.sleep(0.01)
+    raise AssertionError(f"{pid} does not stop")
 
 
 def _peer_ends(store, rank, n, how):
@@ -241,11 +338,12 @@ def _peer_ends(store, rank, n, how):
             return
         os.kill(os.getpid(), signal.SIGSTOP)
         store.wait(["done"])
-        assert (tensor == 1).all()
+        assert (tensor == (how == "stopped")).all()
         transport.close()
         return
     tensor.fill_(1)
-    time.sleep(0.5)
+    if how in ("stopped", "idle"):
+        await_stop(store.get("pid").decode())
     began = time.monotonic()
     if how == "stopped":
         work = transport.write(memory.to_view(), remote, async_op=True)
@@ -256,9 +354,13 @@ def _peer_ends(store, rank, n, how):
         os.kill(int(store.get("pid")), signal.SIGCONT)
         work.wait()
         store.set("done", b"")
+    elif how == "idle":
+        transport.close()
+        os.kill(int(store.get("pid")), signal.SIGCONT)
+        store.set("done", b"")
     else:
         try:
-            for _ in range(100):
+            while time.monotonic() - began < BOUND_S:
                 transport.write(memory.to_view(), remote)
                 time.sleep(0.01)
             raise AssertionError("nobody noticed")
@@ -271,7 +373,7 @@ def _peer_ends(store, rank, n, how):
 
 @case
 def a_peer_that_ends_or_stops_is_told():
-    for how in "killed", "closed", "stopped":
+    for how in "killed", "closed", "stopped", "idle":
         every = ranks.run(2, _with_pid, how, seconds=60)
         if how == "killed":
             assert every.pop(1).status == -signal.SIGKILL
@@ -295,7 +397,11 @@ def _nobody_there(store, rank, n):
                 timeout=1)
         assert not transport.connected()
         with new_transport("dicomm") as there:
-            transport.connect(there.bind())  # another try
+            url = there.bind()
+            calls = dist.PrefixStore(there._name, there._store.clone())
+            for bad in "", "2 name 3", "1 name", "1 name -", "\xff":
+                calls.queue_push("calls", bad)
+            transport.connect(url)  # another try
 
 
 @case

@@ -16,6 +16,7 @@ import atexit
 import contextlib
 import datetime
 import functools
+import logging
 import operator
 import os
 import re
@@ -40,17 +41,22 @@ from ._communicator import Communicator
 from ._reconfigure import _new_id
 from ._types import UINT8
 
+_log = logging.getLogger("dicomm_torch")
 _call = lib.library
 _open = weakref.WeakSet()  # endpoints that are to be closed at exit
 
 _HEADER = struct.Struct("<BiQQ")  # what, tag, number of the registration, bytes
 _READ, _WRITE, _END = 1, 2, 3
+_PIECE = 64 << 20  # bytes go in messages of so many at most, in their order
 _REPLY_BYTES = 120  # why not, in words; zeros: done
 _TAGS = (1 << 31) - 2  # of transfers, from 1 on
 _HEADERS = _TAGS + 1  # the tag of headers
 _OWNER, _ASKER = 0, 1  # ranks
 _CALLS = "calls"  # the queue of a store in which endpoints ask
+_VERSION = "1"  # of all this; who asks says it first
+_LISTEN_S = 30.0  # how long the listener waits in one call
 _EXIT_S = 1.0
+_NOT_REGISTERED = "this memory is not registered, or not any more"
 
 _URL = re.compile(r"dicomm://(\[[0-9a-fA-F:.%\w]+\]|[^\[\]:/]+):(\d+)/(\w+)")
 
@@ -83,8 +89,8 @@ class DicommRemoteBuffer(_WireDescriptor):
 
 
 class _Registration:
-    """A tensor that peers may read and write. lock is held by who does, and by
-    who ends that."""
+    """A tensor that peers may read and write. Whoever does is counted; who ends
+    that waits until nobody does."""
 
     def __init__(self, tensor):
         self.tensor = tensor.detach()
@@ -93,17 +99,46 @@ class _Registration:
         # Not to be guessed, so that who has no descriptor has no access.
         self.number = secrets.randbits(63)
         self.active = True
-        self.lock = threading.Lock()
+        self._users = 0
+        self._changed = threading.Condition()  # for both
+
+    def why_not(self):
+        """Why it must not be used, in words, or ""."""
+        if not self.active:
+            return "this memory has been unregistered"
+        now = self.tensor
+        end = now.storage_offset() * now.element_size() + self.length
+        if (now.data_ptr() != self.address
+                or end > now.untyped_storage().nbytes()):
+            return "the registered tensor was resized, or has other storage now"
+        return ""
 
     def check(self):
-        if not self.active:
-            raise RuntimeError("dicomm transport: this memory has been"
-                               " unregistered")
-        now = self.tensor
-        if (now.data_ptr() != self.address
-                or now.numel() * now.element_size() != self.length):
-            raise RuntimeError("dicomm transport: the registered tensor was"
-                               " resized, or has other storage now")
+        why = self.why_not()
+        if why:
+            raise RuntimeError(f"dicomm transport: {why}")
+
+    @contextlib.contextmanager
+    def used(self):
+        """Gives why it must not be used, or "": then it stays meanwhile."""
+        with self._changed:
+            why = self.why_not()
+            self._users += not why
+        try:
+            yield why
+        finally:
+            with self._changed:
+                self._users -= not why
+                self._changed.notify_all()
+
+    def end(self, limit_s):
+        """Let nobody use it any more. If somebody does for so long, all stays
+        as it was; returns whether it has ended."""
+        with self._changed:
+            self.active = False
+            self.active = not self._changed.wait_for(
+                lambda: not self._users, limit_s)
+            return not self.active
 
 
 class DicommMemoryView:
@@ -179,6 +214,12 @@ class _Transfer(_completion.Work):
         return True
 
 
+def _pieces(length):
+    """The offset and length of each message that has bytes of a transfer."""
+    for offset in range(0, length, _PIECE):
+        yield offset, min(_PIECE, length - offset)
+
+
 def _check_reply(reply):
     text = reply.raw.rstrip(b"\0").decode(errors="replace")
     if text:
@@ -209,8 +250,9 @@ class DicommTransport(Transport):
         self._link = None  # the communicator with it
         self._tag = 0
         self._registrations = {}  # by number
-        self._threads = []  # that listen and serve
-        self._served = set()  # communicators of those who are connected
+        self._listener = None  # the thread that lets in who asks
+        self._threads = []  # that let in and serve
+        self._served = {}  # communicators of who is connected, and their threads
         _open.add(self)
 
     @staticmethod
@@ -235,52 +277,70 @@ class DicommTransport(Transport):
                     wait_for_workers=False)
                 self._url = (f"dicomm://{address}:{self._store.port}/"
                              f"{self._name}").encode()
-                self._start(self._listen, self._store.clone())
+                store = self._store.clone()
+                store.set_timeout(datetime.timedelta(seconds=_LISTEN_S))
+                self._listener = self._start(self._listen, store)
             return self._url
 
-    def _start(self, function, *arguments):
+    @staticmethod
+    def _start(function, *arguments):
         thread = threading.Thread(
             target=function, args=arguments, daemon=True,
             name="dicomm_torch transport")
-        self._threads.append(thread)
         thread.start()
+        return thread
 
     def _listen(self, store):
         """Of a thread: let in who asks, until close()."""
         store = dist.PrefixStore(self._name, store)
         while True:
             try:
-                asked = store.queue_pop(_CALLS).decode()
+                asked = store.queue_pop(_CALLS)
             except dist.DistStoreError:  # its time-out
                 continue
             except Exception:  # the store is gone
                 return
             with self._lock:
-                if self._is_closing or not asked:
+                if self._is_closing:
                     return
-                name, _, limit_s = asked.partition(" ")
                 self._threads = [t for t in self._threads if t.is_alive()]
-                self._start(self._let_in, name, float(limit_s))
+                self._threads.append(self._start(
+                    self._let_in, self._store.clone(), asked))
 
-    def _let_in(self, name, limit_s):
+    def _let_in(self, store, asked):
         """Of a thread: meet who asked, and serve it."""
         try:
-            comm = self._meet(self._store.clone(), name, _OWNER, limit_s)
-        except Exception:
+            version, name, limit_s = asked.decode().split(" ")
+            if version != _VERSION:
+                raise ValueError(f"{version!r} is another version than"
+                                 f" {_VERSION}")
+            comm = self._meet(store, name, _OWNER, float(limit_s))
+        except (lib.DistTimeoutError, dist.DistNetworkError):
             return  # who asked has gone, and knows why
+        except Exception:
+            if not self._is_closing:
+                _log.warning("dicomm transport: %r is not let in", asked[:80],
+                             exc_info=True)
+            return
         with self._lock:
-            if self._is_closing:
-                comm.close()
-                return
-            self._served.add(comm)
+            if not self._is_closing:
+                self._served[comm] = threading.current_thread()
         try:
-            self._serve(comm)
+            if comm in self._served:
+                self._serve(comm)
         except dist.DistBackendError:
             pass  # it has left, or this closes
         finally:
             with self._lock:
-                self._served.discard(comm)
-            comm.close()
+                self._served.pop(comm, None)
+            self._leave(comm)
+
+    @staticmethod
+    def _leave(comm):
+        """End it; a peer that stands still is not waited for any longer."""
+        with contextlib.suppress(dist.DistBackendError):
+            comm.set_timeout(datetime.timedelta(seconds=_EXIT_S))
+        comm.close()
 
     def _meet(self, store, name, rank, limit_s):
         comm = Communicator(
@@ -304,31 +364,33 @@ class DicommTransport(Transport):
                 if what == _END:
                     return
                 registration = self._registrations.get(number)
-                with registration.lock if registration else (
-                        contextlib.nullcontext()):
+                with registration.used() if registration else (
+                        contextlib.nullcontext(_NOT_REGISTERED)) as why:
                     self._serve_one(
-                        comm, stream, what, tag, length, registration)
+                        comm, stream, what, tag, length, registration, why)
         finally:
             _completion.streams.drop(stream)
 
-    def _serve_one(self, comm, stream, what, tag, length, registration):
-        why = ""
-        if registration is None or not registration.active:
-            why = "this memory is not registered, or not any more"
-        elif length > registration.length:
+    def _serve_one(self, comm, stream, what, tag, length, registration, why):
+        if not why and length > registration.length:
             why = (f"{length} bytes do not fit into {registration.length}"
                    " registered ones")
-        room = registration.address if not why else (c_char * length)()
+        # The bytes of what is refused have to be taken, too, or given.
+        refused = create_string_buffer(min(length, _PIECE)) if why else None
+
+        def move(function):
+            for offset, count in _pieces(length):
+                at = refused if why else registration.address + offset
+                self._blocking(comm, stream, function, at, count, _ASKER, tag)
+
         if what == _WRITE:
-            self._blocking(comm, stream, _call.dicomm_recv_tag, room, length,
-                           _ASKER, tag)
+            move(_call.dicomm_recv_tag)
         reply = create_string_buffer(
             why.encode()[:_REPLY_BYTES], _REPLY_BYTES)
         self._blocking(comm, stream, _call.dicomm_send_tag, reply,
                        _REPLY_BYTES, _ASKER, tag)
         if what == _READ:
-            self._blocking(comm, stream, _call.dicomm_send_tag, room, length,
-                           _ASKER, tag)
+            move(_call.dicomm_send_tag)
 
     @staticmethod
     def _blocking(comm, stream, function, at, length, peer, tag):
@@ -387,7 +449,8 @@ class DicommTransport(Transport):
                 wait_for_workers=False)
             name = uuid.uuid4().hex
             left_s = max(end - time.monotonic(), 0.001)
-            dist.PrefixStore(peer, store).queue_push(_CALLS, f"{name} {left_s}")
+            dist.PrefixStore(peer, store).queue_push(
+                _CALLS, f"{_VERSION} {name} {left_s}")
             link = self._meet(store, name, _ASKER, left_s)
         except BaseException as error:
             with self._lock:
@@ -401,7 +464,7 @@ class DicommTransport(Transport):
             self._link = link
             if not self._is_closing:
                 return 0
-        link.close()
+        self._leave(link)
         raise RuntimeError("dicomm transport: it was closed meanwhile")
 
     def connected(self):
@@ -427,7 +490,8 @@ class DicommTransport(Transport):
         with self._lock:
             self._check_open()
             for known in self._registrations.values():
-                if (known.address, known.length) == (made.address, made.length):
+                if ((known.address, known.length) == (made.address, made.length)
+                        and not known.why_not()):
                     return DicommMemory(self, known)
             self._registrations[made.number] = made
         return DicommMemory(self, made)
@@ -449,12 +513,11 @@ class DicommTransport(Transport):
             if view._memory._registration is registration:
                 raise RuntimeError("dicomm transport: transfers of this memory"
                                    " are on a stream")
-        if not registration.lock.acquire(timeout=limit_s):
+        if not registration.end(limit_s):
             raise TimeoutError("dicomm transport: a peer uses this memory since"
                                f" more than {limit_s:g} s")
-        registration.active = False
-        registration.lock.release()
-        self._registrations.pop(registration.number, None)
+        with self._lock:
+            self._registrations.pop(registration.number, None)
 
     # -- transfers ----------------------------------------------------------
 
@@ -514,14 +577,18 @@ class DicommTransport(Transport):
                 result = _call.dicomm_send_tag(
                     header, len(header), UINT8, _OWNER, _HEADERS, handle, stream)
                 if what == _WRITE:
-                    result = result or _call.dicomm_send_tag(
-                        at, size, UINT8, _OWNER, tag, handle, stream)
+                    for offset, count in _pieces(size):
+                        result = result or _call.dicomm_send_tag(
+                            at + offset, count, UINT8, _OWNER, tag, handle,
+                            stream)
                 result = result or _call.dicomm_recv_tag(
                     reply, _REPLY_BYTES, UINT8, _OWNER, tag, handle, stream,
                     None)
                 if what == _READ:
-                    result = result or _call.dicomm_recv_tag(
-                        at, size, UINT8, _OWNER, tag, handle, stream, None)
+                    for offset, count in _pieces(size):
+                        result = result or _call.dicomm_recv_tag(
+                            at + offset, count, UINT8, _OWNER, tag, handle,
+                            stream, None)
                 if result:
                     raise comm.error(result, title)
             operation = _completion.Operation(
@@ -553,7 +620,7 @@ class DicommTransport(Transport):
             self._is_closing = True
         failure = self._drain(end)
         if self._link is not None:
-            self._link.close()
+            self._leave(self._link)
         with self._lock:
             for comm in self._served:
                 try:
@@ -562,14 +629,22 @@ class DicommTransport(Transport):
                     pass  # it ends by itself
             if self._store is not None:
                 dist.PrefixStore(self._name, self._store).queue_push(_CALLS, "")
-            threads, self._threads = self._threads, []
-        for thread in threads:
+            serving = set(self._served.values())
+            meeting, self._threads = set(self._threads) - serving, []
+        if self._listener is not None:
+            serving.add(self._listener)
+        for thread in serving:
+            thread.join(max(0.001, end - time.monotonic()))
+        self._store = None  # those who are about to meet hear of it
+        end = min(end, time.monotonic() + _EXIT_S)
+        for thread in meeting:
             thread.join(max(0.001, end - time.monotonic()))
         for comm in list(self._served):  # a peer that does not go on
             comm.abort()
-        for registration in self._registrations.values():
-            registration.active = False
-        self._registrations.clear()
+        with self._lock:
+            for registration in self._registrations.values():
+                registration.active = False
+            self._registrations.clear()
         self._is_closed = True
         _open.discard(self)
         if failure is not None:
