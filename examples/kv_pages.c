@@ -521,11 +521,37 @@ static int read_options(int argc, char **argv)
 	return 0;
 }
 
+/* Pages and tensors are counted in ints. */
+static int check_sizes(void)
+{
+	int64_t n = sequences, longest = tokens;
+
+	if (n * (longest + 2) * 2 > INT32_MAX || n * layers * 2 > INT32_MAX) {
+		fprintf(stderr,
+			"--sequences %d of --tokens %d in --layers %d: more "
+			"than 2^31 pages or tensors\n",
+			sequences, tokens, layers);
+		return 2;
+	}
+	if ((double)n * ((double)tokens + from_page + to_page) * layers *
+		    heads * width >
+	    1e12) {
+		fprintf(stderr,
+			"--sequences %d of --tokens %d: more than 1e12 "
+			"elements\n",
+			sequences, tokens);
+		return 2;
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	int refused = read_options(argc, argv), lo, hi;
 	long bad;
 
+	if (!refused)
+		refused = check_sizes();
 	if (refused)
 		return refused;
 	CHECK(dicomm_comm_init_env(&comm));

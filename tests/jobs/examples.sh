@@ -86,15 +86,26 @@ pages() { # rank...
 	done
 }
 pages 4 5
-run kv_pages 5 --prefill 2 --from-page 7 --to-page 24 --heads 2 --tokens 50 \
+run kv_pages 5 --prefill 3 --from-page 7 --to-page 24 --heads 2 --tokens 50 \
 	--width 16
-pages 2 3 4
+pages 3 4
 if examples/kv_pages --heads none 2>"$out/0" ||
 	! grep -qxF -- '--heads: "none" is no number from 1 to 1048576' \
 		"$out/0"; then
 	echo "examples/kv_pages does not name a bad number: $(cat "$out/0")"
 	bad=1
 fi
+
+for size in "--sequences 1048576 --tokens 1048576" \
+	"--tokens 1048576 --heads 1048576" \
+	"--sequences 1048576 --tokens 1 --layers 1048576"; do
+	# shellcheck disable=SC2086 # words
+	examples/kv_pages $size 2>"$out/0"
+	if [ $? != 2 ] || ! grep -q 'more than [21]' "$out/0"; then
+		echo "examples/kv_pages $size: $(cat "$out/0")"
+		bad=1
+	fi
+done
 
 run stage_boundary 6
 for rank in 4 5; do
