@@ -141,7 +141,8 @@ fi
 entries=$(while read -r assembler arch file rest; do
 	cat "$file"
 done <"$out/plan" | grep -c '^\.visible \.entry')
-if [ "$(grep -vc '^not ok' "$out/kernels")" != "$entries" ]; then
+if [ "$entries" = 0 ] ||
+	[ "$(grep -vc '^not ok' "$out/kernels")" != "$entries" ]; then
 	echo "not ok: of $entries kernels," \
 		"$(grep -vc '^not ok' "$out/kernels") were assembled"
 	bad=1

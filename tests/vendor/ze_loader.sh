@@ -25,7 +25,7 @@ if ${NM:-nm} -D tests/mock/libze.so | grep -q '__[at]san_init'; then
 	exit 77
 fi
 folder=
-loader=$(ldconfig -p 2>/dev/null |
+loader=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null |
 	sed -n 's/.*libze_loader\.so\.1 .*64.* => //p' | head -n 1)
 if [ ! -e "$loader" ]; then
 	folder=$(sh "$top/tests/vendor/part" debian_run libze1) || {
