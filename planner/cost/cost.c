@@ -308,13 +308,15 @@ static void find_crowds(struct costing *k)
 	free(seen);
 }
 
-/* All-reduce; with ZeRO, reduce-scatter and all-gathers. */
+/* All-reduce; with ZeRO, reduce-scatter of so many bytes, and all-gathers of
+ * weights. */
 static double sum_seconds(struct costing *k, const uint32_t *rank,
 			  const int *width, const int *others, int n,
 			  double bytes)
 {
 	struct wire *w = &k->j->wire;
 	int by = k->p->rings ? WIRE_RING : 0;
+	double weights = bytes * k->j->model.element / k->j->model.gradient;
 
 	if (!k->p->zero)
 		return wire_collective(w, WIRE_ALLREDUCE + by, rank, width,
@@ -323,7 +325,7 @@ static double sum_seconds(struct costing *k, const uint32_t *rank,
 			       n, bytes) +
 	       (k->p->zero == 3 ? 2 : 1) *
 		       wire_collective(w, WIRE_ALLGATHER + by, rank, width,
-				       others, n, bytes);
+				       others, n, weights);
 }
 
 /* Of all units; and of these, those of experts. */
@@ -337,9 +339,9 @@ static bool group_bytes(struct costing *k, const struct cost_group *g,
 
 	if (!t)
 		return false;
-	*bytes = table_whole(t, g->first, g->last) * k->j->model.element;
-	*experts =
-		table_experts_whole(t, g->first, g->last) * k->j->model.element;
+	*bytes = table_whole(t, g->first, g->last) * k->j->model.gradient;
+	*experts = table_experts_whole(t, g->first, g->last) *
+		   k->j->model.gradient;
 	return true;
 }
 
@@ -434,7 +436,7 @@ static bool cost_shared(struct costing *k, int i)
 
 	if (!t || l->stages < 2 || t->shared_whole <= 0)
 		return t != NULL;
-	bytes = t->shared_whole * k->j->model.element;
+	bytes = t->shared_whole * k->j->model.gradient;
 	seconds = wire_collective(
 		&k->j->wire, WIRE_ALLREDUCE + (k->p->rings ? WIRE_RING : 0),
 		rank, width, others, 2, bytes);

@@ -45,7 +45,8 @@ void job_close(struct job *j)
 
 void table_state_bytes(const struct job *j, double out[3])
 {
-	out[0] = out[1] = j->model.element;
+	out[0] = j->model.element;
+	out[1] = j->model.gradient;
 	out[2] = j->model.optimizer;
 }
 

@@ -144,6 +144,8 @@ bool model_open(struct model *m, const char *file)
 		     m->ffn, m->layers, &m->experts);
 	read_latent(&in, m);
 	read_element(&in, m);
+	m->gradient = input_number(&in, in.root, NULL, "gradient_bytes", 1, 8,
+				   m->element);
 	m->optimizer = input_number(&in, in.root, NULL, "optimizer_bytes", 0,
 				    64, m->element == 2 ? 12 : 8);
 	if (m->heads > 0 && m->kv_heads > 0 && m->heads % m->kv_heads)

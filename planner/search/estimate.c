@@ -723,7 +723,10 @@ static double sync_seconds(struct drafting *g, const struct draft *d, int zero)
 {
 	const struct fleet *f = &g->job->fleet;
 	int n = d->lines;
-	double size = g->job->model.element * (zero == 3 ? 3.0 : 2.0), most = 0;
+	const struct model *m = &g->job->model;
+	/* There and back: gradients, or from ZeRO 1 on weights. */
+	double back = zero ? m->element * (zero == 3 ? 2.0 : 1.0) : m->gradient;
+	double size = m->gradient + back, most = 0;
 	double all = size * (n - 1) / n;
 	const struct table *t;
 	struct sync y;
@@ -767,7 +770,7 @@ static double shared_seconds(struct drafting *g, const struct draft *d)
 {
 	const struct fleet *f = &g->job->fleet;
 	double bytes =
-		model_shared_params(&g->job->model) * g->job->model.element;
+		model_shared_params(&g->job->model) * g->job->model.gradient;
 	double most = 0;
 
 	if (bytes <= 0)

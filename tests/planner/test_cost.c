@@ -364,6 +364,60 @@ START_TEST(a_shared_matrix_is_held_once_and_summed)
 }
 END_TEST
 
+/* Megatron keeps and sums gradients in 32 bits beside weights of 16: 18 bytes a
+ * parameter with Adam, of which ZeRO gathers the weights alone. */
+START_TEST(gradients_may_be_wider_than_weights)
+{
+	static const char text[] =
+		"{\"num_hidden_layers\": 6, \"hidden_size\": 512, "
+		"\"num_attention_heads\": 8, \"vocab_size\": 1000%s}";
+	static const char *const wide[2] = {"", ", \"gradient_bytes\": 4"};
+	const uint32_t rank[2] = {0, 4};
+	struct cost_stage x[2][2];
+	double params = 0, sum;
+	struct job j[2];
+
+	for (int w = 0; w < 2; w++) {
+		char model_text[256];
+
+		snprintf(model_text, sizeof(model_text), text, wide[w]);
+		desk_job(&j[w], cluster, model_text, 128, 8);
+		for (int zero = 0; zero < 2; zero++) {
+			struct plan p = {.seq = 128,
+					 .global_batch = 8,
+					 .zero = zero};
+			struct cost c;
+
+			for (int i = 0; i < 2; i++) {
+				struct plan_pipeline *l =
+					plan_add_pipeline(&p);
+
+				desk_stage(l, rank[i], 1, 0, 7);
+				l->micro_batch = 1;
+				l->micro_batches = 4;
+			}
+			ck_assert(cost_of(&j[w], &p, NULL, NULL, &c));
+			x[w][zero] = c.pipeline[0].stage[0];
+			cost_free(&c);
+			plan_close(&p);
+		}
+	}
+	for (int u = 0; u < 8; u++)
+		params += model_params(&j[0].model, u);
+	ck_assert_double_eq_tol(x[1][0].memory.total - x[0][0].memory.total,
+				2 * params, 1);
+	ck_assert_double_eq_tol(x[1][0].sync_bytes, 4 * params, 1);
+	ck_assert_double_eq_tol(x[0][0].sync_bytes, 2 * params, 1);
+	sum = wire_collective(&j[1].wire, WIRE_REDUCE_SCATTER, rank, NULL, NULL,
+			      2, 4 * params) +
+	      wire_collective(&j[1].wire, WIRE_ALLGATHER, rank, NULL, NULL, 2,
+			      2 * params);
+	ck_assert_double_eq_tol(x[1][1].sync, sum, 1e-12);
+	job_close(&j[0]);
+	job_close(&j[1]);
+}
+END_TEST
+
 /* A profile may say that a layer has no parameters: its update is what was
  * measured, however many share it. */
 START_TEST(nothing_is_spread_where_there_is_nothing)
@@ -792,6 +846,7 @@ int main(void)
 	tcase_add_test(t, memory_is_what_the_closed_form_says);
 	tcase_add_test(t, check_names_the_place_and_the_value);
 	tcase_add_test(t, a_shared_matrix_is_held_once_and_summed);
+	tcase_add_test(t, gradients_may_be_wider_than_weights);
 	tcase_add_test(t, nothing_is_spread_where_there_is_nothing);
 	tcase_add_test(t, experts_are_held_once_in_a_group);
 	tcase_add_test(t, tokens_travel_to_experts_and_back);
