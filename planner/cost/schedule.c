@@ -284,7 +284,8 @@ static bool meet(struct simulation *s, struct actor *a, struct op op)
 	    theirs.micro_batch != op.micro_batch || !b->waits)
 		return false;
 	sender = op.what == GIVE || op.what == GIVE_BACK ? a : b;
-	ready = fmax(a->now, b->now);
+	ready = fmax(a->now + stage_of(s, a)->side,
+		     b->now + stage_of(s, b)->side);
 	end = send(s, sender, forward, op.micro_batch, ready);
 	stage_of(s, a)->moving += end - a->now;
 	stage_of(s, b)->moving += end - b->now;
@@ -295,15 +296,20 @@ static bool meet(struct simulation *s, struct actor *a, struct op op)
 	return true;
 }
 
-/* The way out is taken by who gives, whatever the other side does. */
+/* The way out is taken by who gives, whatever the other side does. What has
+ * room on this side holds nobody. */
 static void push(struct simulation *s, struct actor *a, struct op op)
 {
 	bool forward = op.what == GIVE;
 	struct actor *b = forward ? a + 1 : a - 1;
-	double end = send(s, a, forward, op.micro_batch, a->now);
+	struct schedule_stage *st = stage_of(s, a);
+	double seconds = forward ? st->send : st[-1].back;
+	double room = forward ? st->send_room : st[-1].back_room;
+	double end = send(s, a, forward, op.micro_batch, a->now + st->side);
+	double gone = end - seconds * room;
 
-	stage_of(s, a)->moving += end - a->now;
-	a->now = end;
+	st->moving += gone - a->now;
+	a->now = gone;
 	(forward ? b->came : b->came_back)[op.micro_batch] = end;
 	wake(s, b);
 }
@@ -332,6 +338,10 @@ static bool step(struct simulation *s, struct actor *a)
 		if (isinf(came))
 			return false;
 		a->now = fmax(a->now, came);
+		if (s->eager) {
+			a->now += stage_of(s, a)->side;
+			stage_of(s, a)->moving += stage_of(s, a)->side;
+		}
 	} else if (s->eager) {
 		push(s, a, op);
 	}

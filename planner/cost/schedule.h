@@ -4,7 +4,8 @@
  *
  * Blocking: a stage sends and receives in turn, one message at a time, and
  * both sides are held until it is through. Eager: only who sends is held, as
- * what receives has room for it. Else messages start when the forward or
+ * what receives has room for it, and by no more than its own side has no room
+ * for. Else messages start when the forward or
  * backward pass has ended and hold nobody who does not wait for them. Messages
  * queue for the ways out of a node and its island, and for those into the other
  * ones, also those of other pipelines.
@@ -25,6 +26,10 @@ struct schedule_stage {
 	 */
 	double send, send_way, send_out, send_in;
 	double back, back_way, back_out, back_in;
+	/* Blocking and eager: what each message costs the stage beside that, as
+	 * giver and as taker; eager: the part of a message, to the next stage
+	 * and from it, for which who sends has room. */
+	double side, send_room, back_room;
 	/* Set by the simulation: */
 	double end;          /* of its last backward pass */
 	double busy, moving; /* in passes; in messages that hold it */

@@ -17,6 +17,7 @@ bool job_open(struct job *j, const char *cluster, const char *model,
 	j->seq = seq;
 	j->global_batch = global_batch;
 	j->imbalance = 1;
+	j->profile = profile_none();
 	pthread_mutex_init(&j->lock, NULL);
 	if (!fleet_open(&j->fleet, cluster) || !model_open(&j->model, model) ||
 	    !wire_open(&j->wire, &j->fleet))
@@ -54,6 +55,14 @@ double table_boundary_bytes(const struct job *j, int micro_batch)
 {
 	return (double)micro_batch * j->seq * j->model.hidden *
 	       j->model.element;
+}
+
+double table_send_room(const struct job *j, int micro_batch, int senders,
+		       int receivers)
+{
+	double bytes = table_boundary_bytes(j, micro_batch);
+
+	return fmin(1, j->profile.buffer * fmin(senders, receivers) / bytes);
 }
 
 /* ---- without a profile ---- */

@@ -86,5 +86,9 @@ double table_load(const struct job *j, int experts);
 void table_state_bytes(const struct job *j, double out[3]);
 /* An activation between stages, for one micro-batch. */
 double table_boundary_bytes(const struct job *j, int micro_batch);
+/* Of it the part, 0 to 1, that those who send have room for: each sends its
+ * own, as many as there are on the side of fewer. */
+double table_send_room(const struct job *j, int micro_batch, int senders,
+		       int receivers);
 
 #endif

@@ -38,7 +38,7 @@ struct model {
 	bool qkv_bias, out_bias, ffn_bias, head_bias, embed_norm;
 	int qk_norm;     /* parameters of the norms of queries and keys */
 	int norms, norm; /* of a block; parameters of one, in widths */
-	int element; /* bytes of a weight and an activation: 2, 4 */
+	int element;     /* bytes of a weight and an activation: 2, 4 */
 	/* Of a gradient that is kept and summed; as a rule as of a weight. */
 	double gradient;
 	/* Of what the optimizer keeps of a parameter. Adam: two moments of

@@ -191,6 +191,26 @@ static void read_layers(struct profile *p, struct input *in)
 	}
 }
 
+static void read_messages(struct profile *p, struct input *in)
+{
+	static const char *const keys[] = {"side_s", "buffer_bytes", "remark",
+					   NULL};
+	json_t *messages = json_object_get(in->root, "messages");
+
+	if (!messages)
+		return;
+	if (!json_is_object(messages)) {
+		input_wrong(in, "messages", messages,
+			    "an object of side_s and buffer_bytes");
+		return;
+	}
+	input_keys(in, messages, "messages", keys);
+	p->side_s = input_number(in, messages, "messages", "side_s", 0,
+				 SECONDS_MOST, p->side_s);
+	p->buffer = input_number(in, messages, "messages", "buffer_bytes", 0,
+				 1e15, p->buffer);
+}
+
 bool profile_open(struct profile *p, const char *file, const struct fleet *f,
 		  const struct model *m, int seq)
 {
@@ -198,7 +218,8 @@ bool profile_open(struct profile *p, const char *file, const struct fleet *f,
 	json_t *devices;
 	bool good;
 
-	*p = (struct profile){.units = model_units(m)};
+	*p = profile_none();
+	p->units = model_units(m);
 	if (!input_open(&in, file))
 		return false;
 	if (input_integer(&in, in.root, NULL, "sequence", 1, 1 << 24, -1) !=
@@ -219,6 +240,7 @@ bool profile_open(struct profile *p, const char *file, const struct fleet *f,
 		read_device(p, &in, at, device, i);
 	}
 	read_layers(p, &in);
+	read_messages(p, &in);
 	if (p->rows)
 		qsort(p->row, (size_t)p->rows, sizeof(*p->row), by_place);
 	good = !in.bad;

@@ -6,18 +6,31 @@
  *    "devices": {"A100": {"2": {"8": {"0": [f, b, u], "1-24": [f, b, u], ...
  *    "layers": {"8": {"0": {"params_floats": n, "act_mem_bytes": n,
  *                           "act_input_bytes": n}, ...
+ *    "messages": {"side_s": s, "buffer_bytes": n}}
  *
  * devices: [type][micro-batch][tensor-parallel degree][unit, or units of it] =
  * seconds of forward, backward and update of one micro-batch. layers, which may
  * be missing: of one sequence, by tensor-parallel degree. These are the tables
- * of Sailor (eth-easl/sailor, profiles and llm_info.json). Read only: any
- * thread.
+ * of Sailor (eth-easl/sailor, profiles and llm_info.json). messages, of which
+ * each value may be missing: what a message that holds its sides costs each of
+ * them (PROFILE_SIDE_S), and room that a rank has for what it sends
+ * (PROFILE_BUFFER_BYTES). Read only: any thread.
  */
 #ifndef DICOMM_PLANNER_INPUT_PROFILE_H
 #define DICOMM_PLANNER_INPUT_PROFILE_H
 
 #include "planner/input/fleet.h"
 #include "planner/input/model.h"
+
+/*
+ * Where nobody says. Of the second: NCCL's transports have eight steps of 128
+ * KiB (NCCL_P2P_NET_CHUNKSIZE) for a message to another node. Of the first: a
+ * runtime whose host waits for the device at each message, as that of DeepSpeed
+ * for the sizes of what comes, so that passes do not queue up; found on one
+ * measured run, docs/planner.md says which, and shown on others.
+ */
+#define PROFILE_SIDE_S 1.6e-3
+#define PROFILE_BUFFER_BYTES 1048576.0
 
 struct profile_row {
 	int type, tp, micro_batch;
@@ -33,7 +46,15 @@ struct profile {
 	struct profile_row *row; /* [rows], by type, tp, micro-batch */
 	struct profile_size *size;
 	int rows, sizes, units;
+	double side_s, buffer; /* of messages */
 };
+
+/* Nothing was measured: what is assumed of messages. */
+static inline struct profile profile_none(void)
+{
+	return (struct profile){.side_s = PROFILE_SIDE_S,
+				.buffer = PROFILE_BUFFER_BYTES};
+}
 
 bool profile_open(struct profile *p, const char *file, const struct fleet *f,
 		  const struct model *m, int seq);

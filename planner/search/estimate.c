@@ -164,6 +164,8 @@ static double charge(struct drafting *g, const struct draft_line *l,
 		     double *through)
 {
 	double bytes = table_boundary_bytes(g->job, l->micro_batch), ways = 0;
+	bool holds = g->overlap == PLAN_BLOCKING || g->overlap == PLAN_EAGER;
+	double sides = holds ? 2 * g->job->profile.side_s : 0;
 
 	*through = 0;
 	clear_line(g, l);
@@ -173,17 +175,22 @@ static double charge(struct drafting *g, const struct draft_line *l,
 		struct wire_transfer b =
 			transfer(g, l->team[i + 1], l->team[i], bytes);
 
-		g->scratch[i] = a.seconds + b.seconds;
-		*through += a.seconds + b.seconds;
+		double room = table_send_room(g->job, l->micro_batch,
+					      l->team[i].tp, l->team[i + 1].tp);
+
+		g->scratch[i] = a.seconds + b.seconds + 2 * sides;
+		*through += g->scratch[i];
 		ways = fmax(ways, carry(g, l->team[i], l->team[i + 1], &a, 1));
 		ways = fmax(ways, carry(g, l->team[i + 1], l->team[i], &b, 1));
+		g->stage[i].extra += sides;
+		g->stage[i + 1].extra += sides;
 		if (g->overlap == PLAN_BLOCKING) {
 			g->stage[i].extra += a.seconds + b.seconds;
 			g->stage[i + 1].extra += a.seconds + b.seconds;
 		}
 		if (g->overlap == PLAN_EAGER) {
-			g->stage[i].extra += a.seconds;
-			g->stage[i + 1].extra += b.seconds;
+			g->stage[i].extra += (1 - room) * a.seconds;
+			g->stage[i + 1].extra += (1 - room) * b.seconds;
 		}
 	}
 	g->scratch[l->teams - 1] = 0;

@@ -592,6 +592,30 @@ run 0 explain --cluster "$work/cluster.json" --model "$work/config.json" \
 	--plan "$work/plan.json" -o "$work/explained"
 grep -q "where it goes" "$work/explained" || fail "--out of explain"
 
+# ---- what messages cost ----
+
+messages() # TEXT: a profile with that of its messages; a plan with overlap send
+{
+	sed '$s/}$/, "messages": '"$1"'}/' "$data/mit_profile.json" \
+		>"$work/messages.json"
+	"$plan" simulate --json --cluster "$data/mit_cluster.json" \
+		--model "$data/opt_350m.json" --profile "$work/messages.json" \
+		--plan "$data/mit_n4_d2.json" $2 >"$work/out" 2>"$work/err"
+	sed -n 's/^ *"step_s": \([0-9.]*\).*/\1/p' "$work/out"
+}
+
+free=$(messages '{"side_s": 0, "buffer_bytes": 1e9}')
+usual=$(messages '{}')
+held=$(messages '{"side_s": 0.01, "buffer_bytes": 0}')
+beside=$(messages '{"side_s": 0.01, "buffer_bytes": 0}' "--overlap p2p")
+awk -v f="$free" -v u="$usual" -v h="$held" -v b="$beside" \
+	'BEGIN { exit !(0 < b && b <= f && f < u && u < h) }' ||
+	fail "messages: $beside, $free, $usual, $held s: wanted more each time"
+messages '{"side_s": -1}' >/dev/null
+says 'messages.json: messages.side_s: -1: wanted'
+messages '{"side": 1}' >/dev/null
+says 'messages.side: 1: wanted no such key'
+
 # ---- plans that HARP measured ----
 
 # Their order is right: of those of one model, the fastest one first, and what

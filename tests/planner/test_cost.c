@@ -76,6 +76,38 @@ START_TEST(blocking_messages_hold_both_stages)
 }
 END_TEST
 
+/* Two stages, eager, the first one slow: it is held by what its buffer has no
+ * room for, and each message costs both sides. */
+START_TEST(a_buffer_frees_who_sends_and_each_message_costs_both)
+{
+	struct schedule_stage stage[2] = {
+		{.forward = 2, .backward = 4, .send = 0.5, .back = 0.5},
+		{.forward = 1, .backward = 1},
+	};
+	struct schedule_pipeline l = {stage, 2, 10, 0};
+
+	stage[0].send_room = stage[0].back_room = 0.5;
+	ck_assert_double_eq_tol(
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_EAGER, NULL, NULL),
+		10 * (6 + 0.25) + 0.5 + 0.25, 1e-9);
+	ck_assert_double_eq_tol(stage[0].moving, 10 * 0.25, 1e-9);
+	stage[0].send_room = stage[0].back_room = 1;
+	ck_assert_double_eq_tol(
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_EAGER, NULL, NULL),
+		10 * 6 + 1, 1e-9);
+	stage[0].side = stage[1].side = 0.125;
+	/* Twice a micro-batch; and the first gradient, which is waited for,
+	 * comes three of them later, to who has lost one. */
+	ck_assert_double_eq_tol(
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_EAGER, NULL, NULL),
+		10 * (6 + 0.25) + 1 + 2 * 0.125, 1e-9);
+	/* Beside passes they cost nobody anything. */
+	ck_assert_double_eq_tol(
+		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_OVERLAP_P2P, NULL, NULL),
+		10 * 6 + 1, 1e-9);
+}
+END_TEST
+
 /* Two pipelines whose activations leave by one way: the second one waits. */
 START_TEST(messages_queue_for_a_shared_way)
 {
@@ -383,14 +415,12 @@ START_TEST(gradients_may_be_wider_than_weights)
 		snprintf(model_text, sizeof(model_text), text, wide[w]);
 		desk_job(&j[w], cluster, model_text, 128, 8);
 		for (int zero = 0; zero < 2; zero++) {
-			struct plan p = {.seq = 128,
-					 .global_batch = 8,
-					 .zero = zero};
+			struct plan p = {
+				.seq = 128, .global_batch = 8, .zero = zero};
 			struct cost c;
 
 			for (int i = 0; i < 2; i++) {
-				struct plan_pipeline *l =
-					plan_add_pipeline(&p);
+				struct plan_pipeline *l = plan_add_pipeline(&p);
 
 				desk_stage(l, rank[i], 1, 0, 7);
 				l->micro_batch = 1;
@@ -743,11 +773,6 @@ END_TEST
 
 /* ---- measured runs (tests/planner/sailor) ---- */
 
-struct rows {
-	int n;
-	double sum, most, memory_sum;
-};
-
 static double measured(const char *file, const char *key)
 {
 	json_t *root = json_load_file(file, 0, NULL);
@@ -758,12 +783,35 @@ static double measured(const char *file, const char *key)
 	return x;
 }
 
-/* The relative error of its time. */
-static double run(const char *where, const char *name, struct rows *r)
+/*
+ * All that is assumed where nothing was measured is chosen by the documentation
+ * of what runs there and by rows of `chosen`: one Ethernet of 1 Gbit/s (n4_d1),
+ * PROFILE_SIDE_S (n16_d8), reserved_gib. The others had no part in any choice.
+ */
+static const struct row {
+	const char *where, *name;
+	bool chosen;
+} rows[] = {{"mit", "n2_d1", true},        {"mit", "n4_d1", true},
+	    {"mit", "n4_d2", true},        {"mit", "n6_d2", true},
+	    {"clariden", "n2_d2", true},   {"clariden", "n16_d8", true},
+	    {"clariden", "n16_d16", true}, {"mit", "n2_d2", false},
+	    {"mit", "n4_d4", false},       {"mit", "n6_d3", false},
+	    {"mit", "n6_d6", false},       {"clariden", "n2_d1", false},
+	    {"clariden", "n8_d2", false},  {"clariden", "n32_d16", false},
+	    {"clariden", "n32_d32", false}};
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* Relative errors. */
+struct found {
+	double time, memory, gradients, band;
+};
+
+static struct found run(const char *where, const char *name)
 {
 	char cluster_file[DESK_PATH], model_file[DESK_PATH], at[DESK_PATH];
 	char profile_file[DESK_PATH], text[64];
-	double error, most = 0, memory;
+	double most = 0, sync = 0;
+	struct found out;
 	struct plan p;
 	struct cost c;
 	struct job j;
@@ -779,57 +827,83 @@ static double run(const char *where, const char *name, struct rows *r)
 	ck_assert(job_open(&j, cluster_file, model_file, profile_file, p.seq,
 			   p.global_batch));
 	ck_assert(cost_of(&j, &p, NULL, NULL, &c));
-	error = c.step / measured(at, "seconds") - 1;
-	for (int i = 0; i < c.pipelines; i++)
-		for (int s = 0; s < p.pipeline[i].stages; s++)
-			most = fmax(most, c.pipeline[i].stage[s].memory.total);
-	memory = most / measured(at, "max_memory_bytes") - 1;
-	r->n++;
-	r->sum += fabs(error);
-	r->most = fmax(r->most, fabs(error));
-	r->memory_sum += fabs(memory);
+	for (int i = 0; i < c.pipelines; i++) {
+		for (int s = 0; s < p.pipeline[i].stages; s++) {
+			const struct cost_stage *x = &c.pipeline[i].stage[s];
+
+			most = fmax(most, x->memory.total);
+			sync = fmax(sync, x->sync);
+		}
+	}
+	out.time = c.step / measured(at, "seconds") - 1;
+	out.memory = most / measured(at, "max_memory_bytes") - 1;
+	out.gradients = sync / measured(at, "gradients_s") - 1;
+	out.band = c.error;
 	cost_free(&c);
 	job_close(&j);
 	plan_close(&p);
-	return error;
+	return out;
 }
 
-START_TEST(runs_on_grace_hopper_are_predicted)
+/* Of 15 rows, Grace Hopper n2_d2 is the one beyond 6 %: at a micro-batch of 2
+ * its layers take as long as the host needs to start them. */
+START_TEST(measured_times_are_predicted)
 {
-	static const char *const names[] = {"n2_d1",  "n2_d2",   "n8_d2",
-					    "n16_d8", "n16_d16", "n32_d16",
-					    "n32_d32"};
-	struct rows r = {0};
+	double sum[2] = {0}, most[2] = {0};
+	int n[2] = {0}, within = 0;
 
-	for (int i = 0; i < 7; i++)
-		run("clariden", names[i], &r);
-	ck_assert_double_le(r.sum / r.n, 0.09);
-	ck_assert_double_le(r.most, 0.16);
-	ck_assert_double_le(r.memory_sum / r.n, 0.10);
+	for (int i = 0; i < ROWS; i++) {
+		const struct row *r = &rows[i];
+		struct found f = run(r->where, r->name);
+
+		n[r->chosen]++;
+		sum[r->chosen] += fabs(f.time);
+		if (fabs(f.time) <= f.band)
+			within++;
+		else
+			ck_assert_str_eq(r->name, "n2_d2");
+		if (strcmp(r->where, "clariden") || strcmp(r->name, "n2_d2"))
+			most[r->chosen] = fmax(most[r->chosen], fabs(f.time));
+	}
+	ck_assert_double_le((sum[0] + sum[1]) / ROWS, 0.03);
+	ck_assert_double_le(sum[0] / n[0], 0.03);
+	ck_assert_double_le(most[0], 0.06);
+	ck_assert_double_le(most[1], 0.05);
+	/* The band holds nine of ten. */
+	ck_assert_int_ge(10 * within, 9 * ROWS);
 }
 END_TEST
 
-START_TEST(runs_without_stages_on_unlike_devices_are_predicted)
+/* The source has one time for one pipeline of three stages and for two of them.
+ * Its gradients took what two need, and one has none to sum. */
+START_TEST(one_row_is_of_two_pipelines)
 {
-	struct rows r = {0};
+	struct found f = run("mit", "n6_d2");
 
-	run("mit", "n2_d2", &r);
-	run("mit", "n4_d4", &r);
-	run("mit", "n6_d6", &r);
-	ck_assert_double_le(r.most, 0.05);
+	ck_assert_double_le(fabs(f.gradients), 0.01);
+	ck_assert_double_le(fabs(f.time), 0.05);
+	ck_assert_double_le(run("mit", "n3_d1").time, -0.1);
 }
 END_TEST
 
-START_TEST(runs_with_stages_on_unlike_devices_are_predicted)
+/* Not those of degree 2, which ran in another way. */
+START_TEST(measured_memory_is_predicted)
 {
-	static const char *const names[] = {"n2_d1", "n2_d2", "n3_d1", "n4_d1",
-					    "n4_d2", "n4_d4", "n6_d3", "n6_d6"};
-	struct rows r = {0};
+	double sum = 0;
+	int n = 0;
 
-	for (int i = 0; i < 8; i++)
-		run("mit", names[i], &r);
-	ck_assert_double_le(r.sum / r.n, 0.066);
-	ck_assert_double_le(r.most, 0.15);
+	for (int i = 0; i < ROWS; i++) {
+		const struct row *r = &rows[i];
+		bool two = !strcmp(r->where, "mit") &&
+			   (!strcmp(r->name, "n2_d1") ||
+			    !strcmp(r->name, "n2_d2"));
+
+		if (two)
+			continue;
+		n++;
+		sum += fabs(run(r->where, r->name).memory);
+	}
+	ck_assert_double_le(sum / n, 0.06);
 }
 END_TEST
 
@@ -840,6 +914,7 @@ int main(void)
 
 	tcase_add_test(t, the_bubble_of_equal_stages_is_exact);
 	tcase_add_test(t, blocking_messages_hold_both_stages);
+	tcase_add_test(t, a_buffer_frees_who_sends_and_each_message_costs_both);
 	tcase_add_test(t, messages_queue_for_a_shared_way);
 	tcase_add_test(t, messages_queue_for_the_way_of_an_island);
 	tcase_add_test(t, a_micro_batch_ahead_hides_messages);
@@ -856,9 +931,9 @@ int main(void)
 	tcase_add_test(t, all_of_a_group_send_again_if_one_does);
 	tcase_add_test(t, check_names_pipelines_that_share_no_experts);
 	tcase_add_test(t, a_node_is_shared_once_and_each_team_is_wide);
-	tcase_add_test(t, runs_on_grace_hopper_are_predicted);
-	tcase_add_test(t, runs_without_stages_on_unlike_devices_are_predicted);
-	tcase_add_test(t, runs_with_stages_on_unlike_devices_are_predicted);
+	tcase_add_test(t, measured_times_are_predicted);
+	tcase_add_test(t, one_row_is_of_two_pipelines);
+	tcase_add_test(t, measured_memory_is_predicted);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
