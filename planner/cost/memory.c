@@ -12,17 +12,6 @@ int memory_in_flight(int at, int stages, int micro_batches,
 	return most;
 }
 
-/* Computed again, a block needs all of its activations, one block at a time. */
-static double largest(const struct table *t, int first, int last)
-{
-	double most = 0;
-
-	for (int u = first; u <= last; u++)
-		if (t->active[u + 1] - t->active[u] > most)
-			most = t->active[u + 1] - t->active[u];
-	return most;
-}
-
 void memory_of(const struct job *j, const struct table *t, int first, int last,
 	       bool recompute, int at, int stages, int micro_batches,
 	       enum plan_schedule schedule, int ahead, int zero, int replicas,
@@ -39,15 +28,17 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 	out->optimizer = state[2] * (zero >= 1 ? spread : params);
 	out->in_flight =
 		memory_in_flight(at, stages, micro_batches, schedule, ahead);
+	/* Computed again, a unit needs all of its activations, one unit at a
+	 * time. */
+	out->work = table_work(t, first, last, recompute);
 	if (recompute)
 		out->activations =
-			out->in_flight * (t->kept[last + 1] - t->kept[first]) +
-			largest(t, first, last);
+			out->in_flight * (t->kept[last + 1] - t->kept[first]);
 	else
 		out->activations = out->in_flight *
 				   (t->active[last + 1] - t->active[first]);
 	out->reserved = type->reserved;
 	out->limit = type->memory;
 	out->total = out->weights + out->gradients + out->optimizer +
-		     out->activations + out->reserved;
+		     out->activations + out->work + out->reserved;
 }

@@ -7,6 +7,7 @@
 
 struct memory {
 	double weights, gradients, optimizer, activations, reserved; /* bytes */
+	double work; /* of a backward pass, beside activations */
 	double total, limit;
 	int in_flight; /* micro-batches that wait for their backward pass */
 };

@@ -109,6 +109,14 @@ static double unit_bytes(const struct model *m, int unit, double tokens, int tp,
 	       expert_bytes(m, unit, tokens, tp, load);
 }
 
+/* Its backward pass has gradients of what it keeps; that of the head has the
+ * logits' in 32 bits, and its activations are two such copies. */
+static double unit_work(const struct model *m, int unit, double bytes,
+			double tokens, int tp)
+{
+	return unit == m->layers + 1 ? tokens * 4.0 * m->vocab / tp : bytes;
+}
+
 /* Four in a block, two each way; the embedding and the head need one each. */
 static double tp_seconds(struct job *j, int kind, int tp, double tokens)
 {
@@ -218,6 +226,18 @@ double table_part(const struct table *t, int first, int last, int pipelines)
 	return all > 0 ? table_spread(t, first, last, pipelines) / all : 1;
 }
 
+double table_work(const struct table *t, int first, int last, bool recompute)
+{
+	double most = 0;
+
+	for (int u = last; u >= first; u = t->run[u] - 1) {
+		double again = recompute ? t->active[u + 1] - t->active[u] : 0;
+
+		most = fmax(most, t->work[u] + again);
+	}
+	return most;
+}
+
 int table_mixed(const struct table *t, int first, int last)
 {
 	return t->mixed[last + 1] - t->mixed[first];
@@ -249,12 +269,23 @@ static void add(double *sum, int unit, double x)
 	sum[unit + 1] = sum[unit] + x;
 }
 
+static void add_active(struct table *t, int unit, double bytes, double before,
+		       double work)
+{
+	bool same = unit && bytes == before && work == t->work[unit - 1];
+
+	add(t->active, unit, bytes);
+	t->work[unit] = work;
+	t->run[unit] = same ? t->run[unit - 1] : (int16_t)unit;
+}
+
 static void fill(struct job *j, struct table *t)
 {
 	const struct model *m = &j->model;
 	const struct profile_size *size =
 		j->measured ? profile_size(&j->profile, t->tp) : NULL;
 	double tokens = (double)t->micro_batch * j->seq, s[3] = {0};
+	double bytes = 0, before = 0;
 	double reduce_s =
 		j->measured ? 0 : tp_seconds(j, t->kind, t->tp, tokens);
 
@@ -282,8 +313,11 @@ static void fill(struct job *j, struct table *t)
 		if (size) {
 			add(t->params, u, size->of[u][0]);
 			add(t->whole, u, size->of[u][0] * t->tp);
-			add(t->active, u, size->of[u][1] * t->micro_batch);
+			bytes = size->of[u][1] * t->micro_batch;
+			add_active(t, u, bytes, before,
+				   j->profile.work * bytes);
 			add(t->kept, u, size->of[u][2] * t->micro_batch);
+			before = bytes;
 			continue;
 		}
 		add(t->params, u, device_params(m, u, t->tp, t->experts));
@@ -291,8 +325,11 @@ static void fill(struct job *j, struct table *t)
 		add(t->whole, u,
 		    model_params(m, u) - model_expert_params(m, u) + experts);
 		add(t->expert_whole, u, experts);
-		add(t->active, u,
-		    unit_bytes(m, u, tokens, t->tp, table_load(j, t->experts)));
+		bytes = unit_bytes(m, u, tokens, t->tp,
+				   table_load(j, t->experts));
+		add_active(t, u, bytes, before,
+			   unit_work(m, u, bytes, tokens, t->tp));
+		before = bytes;
 		add(t->kept, u, kept);
 	}
 	find_shared(m, size, t);

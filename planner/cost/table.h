@@ -30,6 +30,11 @@ struct table {
 	/* Bytes of one device for one micro-batch in flight; and what is kept
 	 * of it where the rest is computed again. */
 	double active[MODEL_UNITS_MOST + 1], kept[MODEL_UNITS_MOST + 1];
+	/* Of a unit, not of those before it: bytes that its backward pass has
+	 * beside its activations. From unit run[u] to unit u, this and the
+	 * activations are the same. */
+	double work[MODEL_UNITS_MOST];
+	int16_t run[MODEL_UNITS_MOST];
 	/* Of a matrix that embedding and head share: parameters of one device,
 	 * of the group, seconds of its update. 0: they share none. */
 	double shared, shared_whole, shared_update;
@@ -48,6 +53,9 @@ double table_experts_whole(const struct table *t, int first, int last);
 double table_spread(const struct table *t, int first, int last, int pipelines);
 /* As a part of all that a device has. */
 double table_part(const struct table *t, int first, int last, int pipelines);
+/* Bytes that a backward pass through them has beside their activations, of one
+ * unit at a time; with those of that unit, if they are computed again. */
+double table_work(const struct table *t, int first, int last, bool recompute);
 /* Units of them that have experts. */
 int table_mixed(const struct table *t, int first, int last);
 double table_update(const struct table *t, int first, int last);

@@ -241,6 +241,7 @@ bool profile_open(struct profile *p, const char *file, const struct fleet *f,
 	}
 	read_layers(p, &in);
 	read_messages(p, &in);
+	p->work = input_number(&in, in.root, NULL, "work", 0, 1e3, p->work);
 	if (p->rows)
 		qsort(p->row, (size_t)p->rows, sizeof(*p->row), by_place);
 	good = !in.bad;

@@ -6,7 +6,7 @@
  *    "devices": {"A100": {"2": {"8": {"0": [f, b, u], "1-24": [f, b, u], ...
  *    "layers": {"8": {"0": {"params_floats": n, "act_mem_bytes": n,
  *                           "act_input_bytes": n}, ...
- *    "messages": {"side_s": s, "buffer_bytes": n}}
+ *    "messages": {"side_s": s, "buffer_bytes": n}, "work": x}
  *
  * devices: [type][micro-batch][tensor-parallel degree][unit, or units of it] =
  * seconds of forward, backward and update of one micro-batch. layers, which may
@@ -14,7 +14,9 @@
  * of Sailor (eth-easl/sailor, profiles and llm_info.json). messages, of which
  * each value may be missing: what a message that holds its sides costs each of
  * them (PROFILE_SIDE_S), and room that a rank has for what it sends
- * (PROFILE_BUFFER_BYTES). Read only: any thread.
+ * (PROFILE_BUFFER_BYTES). work: what the backward pass of a layer has in memory
+ * beside act_mem_bytes, as a multiple of that (PROFILE_WORK). Read only: any
+ * thread.
  */
 #ifndef DICOMM_PLANNER_INPUT_PROFILE_H
 #define DICOMM_PLANNER_INPUT_PROFILE_H
@@ -23,14 +25,16 @@
 #include "planner/input/model.h"
 
 /*
- * Where nobody says. Of the second: NCCL's transports have eight steps of 128
- * KiB (NCCL_P2P_NET_CHUNKSIZE) for a message to another node. Of the first: a
- * runtime whose host waits for the device at each message, as that of DeepSpeed
- * for the sizes of what comes, so that passes do not queue up; found on one
- * measured run, docs/planner.md says which, and shown on others.
+ * Where nobody says. Side: a runtime whose host waits for the device at each
+ * message, as that of DeepSpeed for the sizes of what comes, so that passes do
+ * not queue up. Buffer: NCCL has eight steps of 128 KiB for a message to
+ * another node (NCCL_P2P_NET_CHUNKSIZE). Work: gradients, and temporaries of as
+ * much. The first and the last are of measured runs, docs/planner.md says which
+ * ones, and what they are worth on others.
  */
 #define PROFILE_SIDE_S 1.6e-3
 #define PROFILE_BUFFER_BYTES 1048576.0
+#define PROFILE_WORK 2.0
 
 struct profile_row {
 	int type, tp, micro_batch;
@@ -47,13 +51,15 @@ struct profile {
 	struct profile_size *size;
 	int rows, sizes, units;
 	double side_s, buffer; /* of messages */
+	double work;
 };
 
-/* Nothing was measured: what is assumed of messages. */
+/* Nothing was measured: what is assumed. */
 static inline struct profile profile_none(void)
 {
 	return (struct profile){.side_s = PROFILE_SIDE_S,
-				.buffer = PROFILE_BUFFER_BYTES};
+				.buffer = PROFILE_BUFFER_BYTES,
+				.work = PROFILE_WORK};
 }
 
 bool profile_open(struct profile *p, const char *file, const struct fleet *f,

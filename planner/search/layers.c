@@ -17,15 +17,6 @@ static double passes(const struct layers_stage *s, int first, int end,
 	       t->backward[first] + route;
 }
 
-static double largest(const struct table *t, int first, int end)
-{
-	double most = 0;
-
-	for (int u = first; u < end; u++)
-		most = fmax(most, t->active[u + 1] - t->active[u]);
-	return most;
-}
-
 static bool fits(const struct layers_stage *s, int first, int end,
 		 bool recompute)
 {
@@ -36,11 +27,11 @@ static bool fits(const struct layers_stage *s, int first, int end,
 		return true;
 	experts = table_experts(t, first, end - 1);
 	bytes = s->state * (table_params(t, first, end - 1) - experts) +
-		s->expert_state * experts;
+		s->expert_state * experts +
+		table_work(t, first, end - 1, recompute);
 
 	if (recompute)
-		bytes += s->in_flight * (t->kept[end] - t->kept[first]) +
-			 largest(t, first, end);
+		bytes += s->in_flight * (t->kept[end] - t->kept[first]);
 	else
 		bytes += s->in_flight * (t->active[end] - t->active[first]);
 	return bytes <= s->memory;

@@ -105,14 +105,16 @@ static void tell_nearest(const struct search *s, const struct plan *p)
 		"the nearest plan needs %.2f GiB on each %s that has layers %d "
 		"to %d (tensor-parallel %d, micro-batch %d, %d in flight): "
 		"%.2f of weights, %.2f of gradients, %.2f of the optimizer, "
-		"%.2f of activations%s, %.2f reserved; each has %.2f GiB: %.2f "
+		"%.2f of activations%s, %.2f beside them, %.2f reserved; each "
+		"has %.2f GiB: %.2f "
 		"are missing",
 		m->total / 0x1p30, fleet_type(&s->job->fleet, *st->rank)->name,
 		st->first, st->last, st->tp, l->micro_batch, m->in_flight,
 		m->weights / 0x1p30, m->gradients / 0x1p30,
 		m->optimizer / 0x1p30, m->activations / 0x1p30,
-		st->recompute ? ", recomputed" : "", m->reserved / 0x1p30,
-		m->limit / 0x1p30, (m->total - m->limit) / 0x1p30);
+		st->recompute ? ", recomputed" : "", m->work / 0x1p30,
+		m->reserved / 0x1p30, m->limit / 0x1p30,
+		(m->total - m->limit) / 0x1p30);
 	cost_free(&c);
 }
 

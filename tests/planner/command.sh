@@ -616,6 +616,25 @@ says 'messages.json: messages.side_s: -1: wanted'
 messages '{"side": 1}' >/dev/null
 says 'messages.side: 1: wanted no such key'
 
+# ---- what a backward pass needs beside activations ----
+
+memory() # WORK
+{
+	sed '$s/}$/, "work": '"$1"'}/' "$data/mit_profile.json" \
+		>"$work/work.json"
+	"$plan" simulate --json --cluster "$data/mit_cluster.json" \
+		--model "$data/opt_350m.json" --profile "$work/work.json" \
+		--plan "$data/mit_n4_d2.json" >"$work/out" 2>"$work/err"
+	grep -o '"memory_bytes": [0-9]*' "$work/out" | head -n 1 |
+		grep -o '[0-9]*$'
+}
+
+# Two sequences of a block of 67125248 bytes.
+[ "$(($(memory 3) - $(memory 1)))" -eq $((2 * 2 * 67125248)) ] ||
+	fail "work 1: $(memory 1), 3: $(memory 3)"
+memory -1 >/dev/null
+says 'work.json: work: -1: wanted'
+
 # ---- plans that HARP measured ----
 
 # Their order is right: of those of one model, the fastest one first, and what
