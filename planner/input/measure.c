@@ -71,6 +71,24 @@ static const char script[] =
 	"        u.append(clock(opt.step)[0])\n"
 	"    m2 = lambda l: sorted(l[1:])[1]\n"
 	"    return [m2(f), m2(b), m2(u)]\n"
+	/* What a message costs each side: passes of a block, with the host
+	 * waiting for the device at each message for what it says of itself,
+	 * beside the same passes without; in turn, and the least of each, for
+	 * others use the machine, too. */
+	"def waits(block):\n"
+	"    x = torch.randn(1, S, H, device=dev, dtype=dt, "
+	"requires_grad=True)\n"
+	"    head = torch.zeros(8, dtype=torch.long)\n"
+	"    def go(wait):\n"
+	"        for i in range(2):\n"
+	"            y = block(x)\n"
+	"            wait()\n"
+	"            y.backward(torch.ones_like(y))\n"
+	"            wait()\n"
+	"    ways = [lambda: None, lambda: head.to(dev).tolist()]\n"
+	"    t = [[clock(lambda: go(w))[0] for w in ways] for i in "
+	"range(12)]\n"
+	"    return max(0, min(b for a, b in t) - min(a for a, b in t)) / 4\n"
 	"res, b = {}, 1\n"
 	"units = [(torch.nn.Embedding(V, H), '0'), (Block(), '1-%d' % L),\n"
 	"         (Head(), '%d' % (L + 1))]\n"
@@ -96,8 +114,9 @@ static const char script[] =
 	"if not res:\n"
 	"    sys.exit('a micro-batch of 1 does not fit into memory')\n"
 	"json.dump({'remark': '%s, torch %s' % (dev, torch.__version__),\n"
-	"           'sequence': S, 'devices': {name: res}}, open(path, 'w'),\n"
-	"          indent=1)\n";
+	"           'sequence': S, 'devices': {name: res},\n"
+	"           'messages': {'side_s': waits(units[1][0])}},\n"
+	"          open(path, 'w'), indent=1)\n";
 
 #define TIMEOUT_S 600
 
