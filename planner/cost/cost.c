@@ -136,8 +136,7 @@ static bool cost_stage(struct costing *k, int i, int at)
 	if (s->recompute)
 		c->backward += c->forward;
 	memory_of(k->j, t, s->first, s->last, s->recompute, at, l->stages,
-		  l->micro_batches, k->p->schedule, k->p->ahead, k->p->zero,
-		  k->p->pipelines, &c->memory);
+		  l->micro_batches, k->p, &c->memory);
 	k->c->fits &= c->memory.total <= c->memory.limit;
 	sim->node = k->j->fleet.links->node_of[s->rank[0]];
 	sim->island = k->j->fleet.links->island_of[sim->node];
@@ -313,7 +312,7 @@ static void find_crowds(struct costing *k)
 
 /* All-reduce; with ZeRO, reduce-scatter of so many bytes, and all-gathers of
  * weights. */
-static double sum_seconds(struct costing *k, const uint32_t *rank,
+static double sum_at_once(struct costing *k, const uint32_t *rank,
 			  const int *width, const int *others, int n,
 			  double bytes)
 {
@@ -329,6 +328,25 @@ static double sum_seconds(struct costing *k, const uint32_t *rank,
 	       (k->p->zero == 3 ? 2 : 1) *
 		       wire_collective(w, WIRE_ALLGATHER + by, rank, width,
 				       others, n, weights);
+}
+
+/* Bucket by bucket, one after the other: those of the narrowest team are the
+ * fullest. */
+static double sum_seconds(struct costing *k, const uint32_t *rank,
+			  const int *width, const int *others, int n,
+			  double bytes)
+{
+	double bucket = k->p->bucket, full;
+	int narrow = width[0];
+
+	for (int i = 1; i < n; i++)
+		narrow = width[i] < narrow ? width[i] : narrow;
+	bucket *= narrow;
+	if (bucket <= 0 || bytes <= bucket)
+		return sum_at_once(k, rank, width, others, n, bytes);
+	full = floor(bytes / bucket);
+	return full * sum_at_once(k, rank, width, others, n, bucket) +
+	       sum_at_once(k, rank, width, others, n, bytes - full * bucket);
 }
 
 /* Of all units; and of these, those of experts. */
@@ -512,15 +530,16 @@ static bool cost_sync(struct costing *k)
 static double late(const struct costing *k, double end,
 		   const struct cost_stage *c, const struct plan_stage *s)
 {
-	int units = s->last - s->first + 1;
-	double begin;
+	/* Bucket by bucket, or layer by layer, while the last backward pass
+	 * goes on: the last one's gradients are left when it is over. */
+	double left = 1.0 / (s->last - s->first + 1);
 
 	if (k->p->overlap != PLAN_OVERLAP_FULL)
 		return end + c->sync;
-	/* Layer by layer while the last backward pass goes on: the last layer's
-	 * gradients are left when it is over. */
-	begin = end - c->backward * (units - 1) / units;
-	return fmax(begin + c->sync, end + c->sync / units);
+	if (k->p->bucket > 0 && c->sync_bytes > 0)
+		left = fmin(1, k->p->bucket * s->tp / c->sync_bytes);
+	return fmax(end - c->backward * (1 - left) + c->sync,
+		    end + c->sync * left);
 }
 
 static void add_up(struct costing *k, double end)

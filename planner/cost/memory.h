@@ -7,19 +7,20 @@
 
 struct memory {
 	double weights, gradients, optimizer, activations, reserved; /* bytes */
-	double work; /* of a backward pass, beside activations */
+	double work;   /* of a backward pass, beside activations */
+	double bucket; /* of gradients; they fill it when activations are gone,
+			* with the overlap full beside them */
 	double total, limit;
 	int in_flight; /* micro-batches that wait for their backward pass */
 };
 
 /* Of the units first to last, as stage `at` of `stages`. The state is spread
- * over `replicas` pipelines, that of experts over those that have the same
+ * over the plan's pipelines, that of experts over those that have the same
  * ones, as ZeRO says: from 1 on the optimizer, from 2 on
  * the gradients, from 3 on the weights. */
 void memory_of(const struct job *j, const struct table *t, int first, int last,
 	       bool recompute, int at, int stages, int micro_batches,
-	       enum plan_schedule schedule, int ahead, int zero, int replicas,
-	       struct memory *out);
+	       const struct plan *p, struct memory *out);
 /* Micro-batches in flight: 1F1B holds as many as stages come after it, and its
  * own, and `ahead` more for each of those; GPipe all. */
 int memory_in_flight(int at, int stages, int micro_batches,

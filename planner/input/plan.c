@@ -176,12 +176,12 @@ static void read_words(struct plan *p, struct input *in)
 bool plan_open(struct plan *p, const char *file)
 {
 	static const char *const keys[] = {
-		"version",      "model",       "sequence",
-		"global_batch", "schedule",    "overlap",
-		"zero",         "collectives", "pipelines",
-		"predicted",    "measured",    "found",
-		"remark",       "ahead",       "expert_parallel",
-		"capacity",     NULL};
+		"version",      "model",        "sequence",
+		"global_batch", "schedule",     "overlap",
+		"zero",         "collectives",  "pipelines",
+		"predicted",    "measured",     "found",
+		"remark",       "ahead",        "expert_parallel",
+		"capacity",     "bucket_bytes", NULL};
 	struct input in;
 	json_t *list;
 	bool good;
@@ -206,6 +206,12 @@ bool plan_open(struct plan *p, const char *file)
 		input_wrong(&in, "capacity",
 			    json_object_get(in.root, "capacity"),
 			    "a number from 1 on, or 0 for all that come");
+	p->bucket =
+		input_number(&in, in.root, NULL, "bucket_bytes", 0, 1e15, 0);
+	if (p->bucket > 0 && p->bucket < 1024)
+		input_wrong(&in, "bucket_bytes",
+			    json_object_get(in.root, "bucket_bytes"),
+			    "a number from 1024 on, or 0 for none");
 	read_words(p, &in);
 	list = input_array(&in, in.root, NULL, "pipelines");
 	for (size_t i = 0; i < json_array_size(list) && !in.bad; i++) {
@@ -265,5 +271,7 @@ json_t *plan_json(const struct plan *p)
 				    json_integer(p->experts));
 	if (out && p->capacity > 0)
 		json_object_set_new(out, "capacity", json_real(p->capacity));
+	if (out && p->bucket > 0)
+		json_object_set_new(out, "bucket_bytes", json_real(p->bucket));
 	return out;
 }

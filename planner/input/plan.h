@@ -5,6 +5,7 @@
  *   {"version": 1, "model": "opt-350m", "sequence": 2048, "global_batch": 256,
  *    "schedule": "1f1b", "overlap": "none", "zero": 0,
  *    "collectives": "auto", "ahead": 0, "expert_parallel": 1, "capacity": 0,
+ *    "bucket_bytes": 0,
  *    "pipelines": [{"micro_batch": 2, "micro_batches": 64, "weight": 0.5,
  *       "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 11],
  *                   "recompute": false}, ...]}, ...]}
@@ -17,6 +18,10 @@
  * in the list, hold the experts of each block between them. They have the same
  * layers and micro-batches. capacity (0): an expert takes at most so many times
  * the mean, and drops the rest; 0: it takes all that come.
+ *
+ * bucket_bytes (0 if it is missing): a device copies so much of its gradients
+ * into one buffer, and sums that, before it takes the next ones; 0: all of a
+ * stage at once, from where they are, and layer by layer with overlap full.
  *
  * ahead (0 if it is missing): with 1F1B a stage holds so many micro-batches
  * more for each stage after it. Then messages hide behind passes.
@@ -58,7 +63,8 @@ struct plan {
 	int ahead;   /* 1F1B: micro-batches more for each stage that follows */
 	int experts; /* expert_parallel: plan_experts() */
 	double capacity;
-	bool rings; /* gradients meet in rings, as in other libraries */
+	double bucket; /* bucket_bytes; 0: none */
+	bool rings;    /* gradients meet in rings, as in other libraries */
 	struct plan_pipeline *pipeline; /* [pipelines]; owned */
 	int pipelines;
 };

@@ -594,20 +594,21 @@ grep -q "where it goes" "$work/explained" || fail "--out of explain"
 
 # ---- what messages cost ----
 
-messages() # TEXT: a profile with that of its messages; a plan with overlap send
+messages() # TEXT OPTION...: with that of a profile, and a plan with overlap send
 {
 	sed '$s/}$/, "messages": '"$1"'}/' "$data/mit_profile.json" \
 		>"$work/messages.json"
+	shift
 	"$plan" simulate --json --cluster "$data/mit_cluster.json" \
 		--model "$data/opt_350m.json" --profile "$work/messages.json" \
-		--plan "$data/mit_n4_d2.json" $2 >"$work/out" 2>"$work/err"
+		--plan "$data/mit_n4_d2.json" "$@" >"$work/out" 2>"$work/err"
 	sed -n 's/^ *"step_s": \([0-9.]*\).*/\1/p' "$work/out"
 }
 
 free=$(messages '{"side_s": 0, "buffer_bytes": 1e9}')
 usual=$(messages '{}')
 held=$(messages '{"side_s": 0.01, "buffer_bytes": 0}')
-beside=$(messages '{"side_s": 0.01, "buffer_bytes": 0}' "--overlap p2p")
+beside=$(messages '{"side_s": 0.01, "buffer_bytes": 0}' --overlap p2p)
 awk -v f="$free" -v u="$usual" -v h="$held" -v b="$beside" \
 	'BEGIN { exit !(0 < b && b <= f && f < u && u < h) }' ||
 	fail "messages: $beside, $free, $usual, $held s: wanted more each time"
@@ -615,6 +616,24 @@ messages '{"side_s": -1}' >/dev/null
 says 'messages.json: messages.side_s: -1: wanted'
 messages '{"side": 1}' >/dev/null
 says 'messages.side: 1: wanted no such key'
+
+# ---- buckets of gradients ----
+
+bucket() # BYTES: the step of a plan of four pipelines whose gradients are 212 MB
+{
+	sed "s/\"zero\": 0/\"zero\": 0, \"bucket_bytes\": $1/" \
+		"$data/mit_n4_d4.json" >"$work/bucket.json"
+	"$plan" simulate --json --cluster "$data/mit_cluster.json" \
+		--model "$data/opt_350m.json" --profile "$data/mit_profile.json" \
+		--plan "$work/bucket.json" >"$work/out" 2>"$work/err"
+	sed -n 's/^ *"step_s": \([0-9.]*\).*/\1/p' "$work/out"
+}
+
+[ "$(bucket 0)" = "$(bucket 2e9)" ] || fail "bucket: another step for one"
+awk -v a="$(bucket 0)" -v b="$(bucket 1e6)" 'BEGIN { exit !(a < b) }' ||
+	fail "bucket: no longer with 212 of them"
+bucket 5 >/dev/null
+says 'bucket_bytes: 5: wanted a number from 1024 on'
 
 # ---- what a backward pass needs beside activations ----
 

@@ -234,11 +234,15 @@ START_TEST(memory_is_what_the_closed_form_says)
 		/* Gradients of a block's, and of logits in 32 bits. */
 		double logits = at == 3 ? s * b * 4 * v / tp : 0;
 		double most = fmax(2 * block, at == 3 ? head + logits : 0);
+		struct plan p = {.schedule = schedule,
+				 .overlap = PLAN_OVERLAP_P2P,
+				 .ahead = ahead,
+				 .zero = zero,
+				 .pipelines = replicas};
 		struct memory x;
 
 		memory_of(&j, table_of(&j, 0, tp, (int)b, 1), first[at],
-			  last[at], recompute, at, 4, m, schedule, ahead, zero,
-			  replicas, &x);
+			  last[at], recompute, at, 4, m, &p, &x);
 		ck_assert_int_eq(x.in_flight, flying);
 		ck_assert_double_eq_tol(x.weights,
 					2 * params / (zero == 3 ? 4 : 1), 1e-3);
@@ -257,6 +261,18 @@ START_TEST(memory_is_what_the_closed_form_says)
 						x.activations + x.work +
 						x.reserved,
 					1e-3);
+		/* A bucket is filled when activations are gone, or beside them;
+		 * there is no more to fill it with than all gradients. */
+		p.bucket = 1e6;
+		most = x.total;
+		memory_of(&j, table_of(&j, 0, tp, (int)b, 1), first[at],
+			  last[at], recompute, at, 4, m, &p, &x);
+		ck_assert_double_eq_tol(x.bucket, fmin(1e6, 2 * params), 1e-3);
+		ck_assert_double_eq_tol(x.total, most, 1e-3);
+		p.overlap = PLAN_OVERLAP_FULL;
+		memory_of(&j, table_of(&j, 0, tp, (int)b, 1), first[at],
+			  last[at], recompute, at, 4, m, &p, &x);
+		ck_assert_double_eq_tol(x.total, most + x.bucket, 1e-3);
 	}
 	job_close(&j);
 }
@@ -449,6 +465,61 @@ START_TEST(gradients_may_be_wider_than_weights)
 	ck_assert_double_eq_tol(x[1][1].sync, sum, 1e-12);
 	job_close(&j[0]);
 	job_close(&j[1]);
+}
+END_TEST
+
+/* Sums of a bucket each, and of what is left; with the overlap full all but the
+ * last one begin in the backward pass. */
+START_TEST(gradients_are_summed_by_buckets)
+{
+	const uint32_t rank[2] = {0, 4};
+	const int width[2] = {2, 2};
+	const double bucket = 5e6;
+	double bytes = 0, sum, part;
+	struct job j;
+
+	desk_job(&j, cluster, model, 128, 8);
+	for (int u = 0; u < 8; u++)
+		bytes += 2 * model_params(&j.model, u);
+	/* Each of the two devices of a team sums its half. */
+	ck_assert_double_gt(bytes, 6 * bucket);
+	ck_assert_double_lt(bytes, 8 * bucket);
+	part = bytes - 6 * bucket;
+	sum = 3 * wire_collective(&j.wire, WIRE_ALLREDUCE, rank, width, NULL, 2,
+				  2 * bucket) +
+	      wire_collective(&j.wire, WIRE_ALLREDUCE, rank, width, NULL, 2,
+			      part);
+	for (int full = 0; full < 2; full++) {
+		struct plan p = {.seq = 128,
+				 .global_batch = 8,
+				 .overlap = full ? PLAN_OVERLAP_FULL
+						 : PLAN_OVERLAP_P2P,
+				 .bucket = bucket};
+		const struct cost_stage *x;
+		struct cost c;
+		double left;
+
+		for (int i = 0; i < 2; i++) {
+			struct plan_pipeline *l = plan_add_pipeline(&p);
+
+			desk_stage(l, rank[i], 2, 0, 7);
+			l->micro_batch = 1;
+			l->micro_batches = 4;
+		}
+		ck_assert(cost_of(&j, &p, NULL, NULL, &c));
+		x = &c.pipeline[0].stage[0];
+		ck_assert_double_eq_tol(x->sync_bytes, bytes, 1e-3);
+		ck_assert_double_eq_tol(x->sync, sum, 1e-12);
+		left = 2 * bucket / bytes;
+		ck_assert_double_eq_tol(
+			c.sync,
+			full ? fmax(sum - x->backward * (1 - left), sum * left)
+			     : sum,
+			1e-12);
+		cost_free(&c);
+		plan_close(&p);
+	}
+	job_close(&j);
 }
 END_TEST
 
@@ -926,6 +997,7 @@ int main(void)
 	tcase_add_test(t, check_names_the_place_and_the_value);
 	tcase_add_test(t, a_shared_matrix_is_held_once_and_summed);
 	tcase_add_test(t, gradients_may_be_wider_than_weights);
+	tcase_add_test(t, gradients_are_summed_by_buckets);
 	tcase_add_test(t, nothing_is_spread_where_there_is_nothing);
 	tcase_add_test(t, experts_are_held_once_in_a_group);
 	tcase_add_test(t, tokens_travel_to_experts_and_back);
