@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/fault.h"
+#include "src/core/member.h"
 #include "src/island/exchange.h"
 #include "src/island/steps.h"
 #include "src/stream/batch.h"
@@ -32,7 +33,7 @@ struct run {
 };
 
 struct wave {
-	struct run *runs; /* in the order of the addresses of their islands */
+	struct run *runs; /* in the order of by_name() */
 	size_t n;
 };
 
@@ -413,13 +414,16 @@ static void run_all(struct wave *w)
 			     island_exchange_end(w->runs[i].exchange));
 }
 
-static int by_address(const void *a, const void *b)
+/* The same on all ranks: the vendor's library may want the calls of several
+ * communicators in one order everywhere. */
+static int by_name(const void *a, const void *b)
 {
-	const struct wave_call *p = a, *q = b;
-	uintptr_t x = (uintptr_t)p->comm->island;
-	uintptr_t y = (uintptr_t)q->comm->island;
+	const struct dicomm_comm *x = ((const struct wave_call *)a)->comm;
+	const struct dicomm_comm *y = ((const struct wave_call *)b)->comm;
+	uint64_t p = x->members[0].fresh, q = y->members[0].fresh;
 
-	return (x > y) - (x < y);
+	return p != q ? (p > q) - (p < q)
+		      : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
 static dicomm_result_t run_sorted(const struct wave_call *calls,
@@ -458,7 +462,7 @@ dicomm_result_t island_wave_run(struct wave_call *calls, size_t n)
 		return status;
 	}
 	/* Threads that take several locks take them in one order. */
-	qsort(calls, n, sizeof(*calls), by_address);
+	qsort(calls, n, sizeof(*calls), by_name);
 	status = run_sorted(calls, runs, n);
 	if (runs != few)
 		free(runs);
