@@ -52,9 +52,12 @@ static bool goes_by_islands(const struct item *item)
 	return item->run_group == island_group_run;
 }
 
-static bool is_collective(const struct item *item)
+/* A collective, or what is in the order of those (engine/order.h) */
+static bool is_in_order(const struct item *item)
 {
-	return item->call.function < COLL_KINDS;
+	return item->call.function < COLL_KINDS ||
+	       item->call.function == CALL_REDUCE_LOCAL ||
+	       item->call.function == CALL_LOCAL_WORK;
 }
 
 /* ---- the order ---- */
@@ -73,8 +76,8 @@ static size_t count_before(const struct group *g, size_t at)
 static void find_waves(struct group *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
-		g->wave[i] = is_collective(&g->items[i]) ? count_before(g, i)
-							 : BESIDE;
+		g->wave[i] =
+			is_in_order(&g->items[i]) ? count_before(g, i) : BESIDE;
 		if (goes_by_islands(&g->items[i]) && g->wave[i] >= g->waves)
 			g->waves = g->wave[i] + 1;
 	}

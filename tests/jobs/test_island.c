@@ -333,7 +333,7 @@ static const struct {
 	{TRIAL_SENDRECV, 20000}, {TRIAL_BROADCAST, 777},
 	{TRIAL_BARRIER, 0},      {TRIAL_ALLTOALLV, 200},
 	{TRIAL_ALLREDUCE, 1200}, {TRIAL_ALLGATHER, 400},
-	{TRIAL_REDUCE, 500},
+	{TRIAL_REDUCE, 500},     {TRIAL_REDUCE_LOCAL, 60},
 };
 #define GROUPED (sizeof(grouped) / sizeof(*grouped))
 
@@ -382,11 +382,33 @@ static void call_group(struct job_rank *me, const struct gadget *g,
 	check_group(t);
 }
 
+/* Each needs the result of the one before. */
+static void in_call_order(struct job_rank *me)
+{
+	static int32_t one[900], sum[900], both[900], all[900];
+	int n = me->ranks;
+
+	for (int i = 0; i < 900; i++)
+		one[i] = both[i] = 1;
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(one, sum, 900, DICOMM_INT32, DICOMM_SUM,
+				 me->comm, NULL));
+	JOB_TRY(dicomm_reduce_local(sum, both, 900, DICOMM_INT32, DICOMM_SUM,
+				    me->comm, NULL));
+	JOB_TRY(dicomm_allreduce(both, all, 900, DICOMM_INT32, DICOMM_SUM,
+				 me->comm, NULL));
+	JOB_TRY(dicomm_group_end());
+	for (int i = 0; i < 900; i++)
+		JOB_CHECK(all[i] == n * (n + 1), "element %d is %d", i, all[i]);
+}
+
 static void in_groups(struct job_rank *me)
 {
 	dicomm_stream_t a, b;
 
 	join(me, me->arg);
+	job_doing("a group in call order");
+	in_call_order(me);
 	JOB_TRY(dicomm_host_stream_create(&a));
 	JOB_TRY(dicomm_host_stream_create(&b));
 	job_doing("a group");
