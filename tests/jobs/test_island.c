@@ -644,12 +644,12 @@ static void crossing(struct job_rank *me)
 	free(data);
 }
 
-/* Of an all-gather, the blocks of an island leave it; of a reduce-scatter, the
- * sums for the other ranks do. */
+/* Of an all-gather, the blocks of an island leave it for each other one; of a
+ * reduce-scatter, the sums for the other ranks do. */
 static void crossing_blocks(struct job_rank *me)
 {
 	const struct layout *l = me->arg;
-	size_t block = CROSSING / MOST, own = 0;
+	size_t block = CROSSING / MOST, own = 0, others = 0;
 	uint8_t *data = calloc(2, CROSSING);
 	uint64_t before;
 
@@ -657,10 +657,13 @@ static void crossing_blocks(struct job_rank *me)
 	join(me, l);
 	for (int r = 0; r < l->ranks; r++)
 		own += l->host[r] == l->host[me->rank];
+	for (int r = 0; r < l->ranks; r++)
+		if ((size_t)l->host[r] > others)
+			others = (size_t)l->host[r];
 	before = sent(me);
 	JOB_TRY(dicomm_allgather(data, data + CROSSING, block, DICOMM_UINT8,
 				 me->comm, NULL));
-	check_crossing(me, "an all-gather", before, own * block);
+	check_crossing(me, "an all-gather", before, own * block * others);
 	before = sent(me);
 	JOB_TRY(dicomm_reduce_scatter(data, data + CROSSING, block,
 				      DICOMM_UINT8, DICOMM_AVG, me->comm,
@@ -683,10 +686,10 @@ END_TEST
 START_TEST(a_block_crosses_the_boundary_once)
 {
 	job_run(&(struct job){.run = crossing_blocks,
-			      .arg = &layouts[_i % 4],
-			      .ranks = layouts[_i % 4].ranks,
+			      .arg = &layouts[_i % 5],
+			      .ranks = layouts[_i % 5].ranks,
 			      .bare = true,
-			      .env = {ISLANDS, parts_of(_i, 4)}});
+			      .env = {ISLANDS, parts_of(_i, 5)}});
 }
 END_TEST
 
@@ -1085,7 +1088,7 @@ int main(void)
 	tc = tcase_create("ways");
 	tcase_set_timeout(tc, 400);
 	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 8);
-	tcase_add_loop_test(tc, a_block_crosses_the_boundary_once, 0, 8);
+	tcase_add_loop_test(tc, a_block_crosses_the_boundary_once, 0, 10);
 	tcase_add_loop_test(tc, groups_and_streams_go_by_islands, 0,
 			    2 * LAYOUTS);
 	tcase_add_loop_test(tc, a_thread_calls_for_several_ranks_in_a_group, 0,
