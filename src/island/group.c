@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "src/base/log.h"
+#include "src/core/fault.h"
 #include "src/device/neighbour.h"
 #include "src/device/user_buffer.h"
 #include "src/island/wave.h"
@@ -45,6 +46,14 @@ static void note(struct group *g, dicomm_result_t status)
 {
 	if (g->status == DICOMM_SUCCESS)
 		g->status = status;
+}
+
+/* The others wait for calls that are missing. */
+static void break_all(const struct group *g)
+{
+	for (size_t i = 0; i < g->n; i++)
+		if (!fault_is(g->items[i].comm))
+			fault_own(g->items[i].comm, g->status, -1);
 }
 
 static bool goes_by_islands(const struct item *item)
@@ -215,28 +224,38 @@ static void run(struct group *g, struct item *items, struct wave_call *calls)
 
 	find_waves(g);
 	begin_parts(g, &b, items);
-	begin_host(g, &b, items);
-	call_as_group(g, items, take_kind(g, OTHER, items));
-	for (size_t i = 0; i <= g->waves; i++)
-		run_wave(g, i, items, calls);
+	if (g->status == DICOMM_SUCCESS)
+		begin_host(g, &b, items);
+	if (g->status == DICOMM_SUCCESS) {
+		call_as_group(g, items, take_kind(g, OTHER, items));
+		for (size_t i = 0; i <= g->waves; i++)
+			run_wave(g, i, items, calls);
+	} else if (b.parts || g->status == DICOMM_ERR_TIMEOUT) {
+		break_all(g);
+	}
 	end_beside(g, &b);
 }
 
 dicomm_result_t island_group_run(struct item *items, size_t n)
 {
 	struct group g = {.items = items, .n = n};
+	struct island_hold hold = {.items = items, .n = n};
 	struct item *room = calloc(n, sizeof(*room));
 	struct wave_call *calls = calloc(n, sizeof(*calls));
 
 	g.wave = calloc(n, sizeof(*g.wave));
-	if (!room || !calls || !g.wave)
+	island_hold(&hold);
+	if (!room || !calls || !g.wave) {
 		g.status = FAIL(DICOMM_ERR_NO_MEMORY,
 				"group: no memory for %zu calls", n);
-	else
+		break_all(&g);
+	} else {
 		g.status = graph_captures(items, n, NULL, &g.captured);
+	}
 	/* What is refused is so before anything has begun. */
 	if (g.status == DICOMM_SUCCESS)
 		run(&g, room, calls);
+	island_release(&hold);
 	for (size_t i = 0; i < n; i++)
 		free(items[i].counts);
 	free(g.wave);

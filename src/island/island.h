@@ -91,7 +91,8 @@ bool island_takes(const struct dicomm_comm *comm, const struct call *call);
 dicomm_result_t island_call(struct dicomm_comm *comm, const struct call *call,
 			    size_t *counts, dicomm_stream_t stream);
 
-/* Is this a signal handler that has interrupted such a call? Takes no lock. */
+/* Is this a signal handler that has interrupted such a call, or a group with
+ * one? Takes no lock. */
 bool island_is_inside(const struct dicomm_comm *comm);
 
 /* Says, in one line, whether a collective of so many bytes goes by islands. */
@@ -100,6 +101,17 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 		    size_t len);
 
 /* The rest is for the files of this folder. */
+
+/* The communicators of a group that this thread runs, which are not freed
+ * before its end: also while none of their calls goes on. The caller fills in
+ * the items and keeps the struct. */
+struct island_hold {
+	const struct item *items;
+	size_t n;
+	struct island_hold *outer; /* log_fn may have called for a group */
+};
+void island_hold(struct island_hold *hold);
+void island_release(struct island_hold *hold);
 
 /* settle.c: waits until what was begun on the vendor's communicator is ready,
  * for `timeout_ms` at most (0: no limit). `result` is what the function

@@ -19,7 +19,8 @@
 
 /* A host rank has no more under way than it waits for. */
 #define HOST_PARTS (ISLAND_LEAD + 1)
-#define DEVICE_PARTS DEVICE_CALLS
+/* What is beside the collectives of a group has a part for each stream. */
+#define DEVICE_PARTS (DEVICE_CALLS + ISLAND_LEAD + 1)
 
 _Static_assert(ISLAND_CALL_PARTS < DEVICE_PARTS, "a call waits for itself");
 
@@ -27,6 +28,7 @@ enum part_state {
 	PART_FREE,
 	PART_RUNS,
 	PART_HOLDS, /* the stream waits for its end */
+	PART_LEFT,  /* the stream could not be made to wait for it */
 	PART_ENDED  /* before the stream was to wait for it */
 };
 
@@ -49,34 +51,46 @@ struct island_part {
 static void let_go(struct stream_fence *fence)
 {
 	struct island_part *p = (struct island_part *)fence;
+	int state = atomic_exchange(&p->state, PART_ENDED);
 
-	if (atomic_exchange(&p->state, PART_ENDED) != PART_HOLDS)
-		return;
-	p->dev->work->stream_wait_release(fence->stream_wait);
-	atomic_store(&p->state, PART_FREE);
+	if (state == PART_HOLDS)
+		p->dev->work->stream_wait_release(fence->stream_wait);
+	if (state == PART_HOLDS || state == PART_LEFT)
+		atomic_store(&p->state, PART_FREE);
 }
 
-static dicomm_result_t hold(struct island_part *p)
+static dicomm_result_t queue_wait(struct island_part *p)
 {
 	const struct accel_work *work = p->dev->work;
-	int runs = PART_RUNS;
 	struct accel_stream *s = NULL;
 	dicomm_result_t status;
 
-	if (atomic_load(&p->state) == PART_ENDED) {
-		atomic_store(&p->state, PART_FREE);
-		return DICOMM_SUCCESS;
-	}
 	TRY(work->open(p->dev->index, p->fence.stream, &s));
 	streams_block_begin();
 	status = work->stream_wait_queue(p->fence.stream_wait, s);
 	streams_block_end();
 	work->close(s);
-	if (status == DICOMM_SUCCESS &&
-	    !atomic_compare_exchange_strong(&p->state, &runs, PART_HOLDS)) {
-		work->stream_wait_release(p->fence.stream_wait);
+	return status;
+}
+
+static dicomm_result_t hold(struct island_part *p)
+{
+	int runs = PART_RUNS;
+	dicomm_result_t status;
+	bool waits;
+
+	if (atomic_load(&p->state) == PART_ENDED) {
 		atomic_store(&p->state, PART_FREE);
+		return DICOMM_SUCCESS;
 	}
+	status = queue_wait(p);
+	waits = status == DICOMM_SUCCESS;
+	if (atomic_compare_exchange_strong(&p->state, &runs,
+					   waits ? PART_HOLDS : PART_LEFT))
+		return status;
+	if (waits)
+		p->dev->work->stream_wait_release(p->fence.stream_wait);
+	atomic_store(&p->state, PART_FREE);
 	return status;
 }
 
@@ -182,10 +196,19 @@ dicomm_result_t island_part_take(struct island_parts *parts,
 {
 	struct island_part *p;
 	dicomm_result_t status;
+	int n = 0;
 
-	for (p = *list; p; p = p->next)
+	for (p = *list; p; p = p->next) {
 		if (p->dev && stream_fence_is_of(&p->fence, comm, stream))
 			return DICOMM_SUCCESS;
+		n += p->dev && p->dev == comm->dev;
+	}
+	/* The list would wait for itself. */
+	if (n >= DEVICE_CALLS)
+		return FAIL(DICOMM_ERR_INVALID_USAGE,
+			    "group: its calls on %s use more than %d streams "
+			    "of %s",
+			    comm->name, DEVICE_CALLS, comm->device);
 	TRY(take(parts, comm, &p));
 	status = p->dev ? mark(p, stream) : DICOMM_SUCCESS;
 	if (status != DICOMM_SUCCESS) {
