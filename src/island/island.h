@@ -118,6 +118,15 @@ void island_release(struct island_hold *hold);
  * returned, `what` its name. Returns the error, logged. */
 dicomm_result_t island_settle(struct island *is, struct vendor_comm *vendor,
 			      int result, const char *what, int timeout_ms);
+/* One look of that, of what began at `since_ms`: DICOMM_IN_PROGRESS while it is
+ * not ready. *result becomes what the vendor's library says. */
+dicomm_result_t island_settle_look(struct island *is,
+				   struct vendor_comm *vendor, int *result,
+				   const char *what, uint64_t since_ms,
+				   int timeout_ms);
+/* A pause between two looks, of *ns, which then grows. */
+#define ISLAND_NAP_NS 20000
+void island_settle_nap(long *ns);
 
 /* Fills in `least` and `part_bytes`: measures the vendor's library, and
  * predicts the rest. */

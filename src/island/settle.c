@@ -23,31 +23,60 @@ static dicomm_result_t status_of(int result)
 	}
 }
 
+/* May it go on? */
+static dicomm_result_t check(const struct island *is, const char *what,
+			     uint64_t since_ms, int timeout_ms)
+{
+	if (fault_is(is->comm))
+		return fault_report(is->comm);
+	if (atomic_load(&is->comm->cancelled))
+		return FAIL(DICOMM_ERR_ABORTED, "%s: cancelled", what);
+	if (timeout_ms > 0 && clock_ms() - since_ms >= (uint64_t)timeout_ms)
+		return FAIL(DICOMM_ERR_TIMEOUT,
+			    "%s of %s is not done after %d ms", what,
+			    is->library->path, timeout_ms);
+	return DICOMM_SUCCESS;
+}
+
+dicomm_result_t island_settle_look(struct island *is,
+				   struct vendor_comm *vendor, int *result,
+				   const char *what, uint64_t since_ms,
+				   int timeout_ms)
+{
+	const struct vendor_functions *f = &is->library->f;
+
+	if (*result == VENDOR_IN_PROGRESS) {
+		TRY(check(is, what, since_ms, timeout_ms));
+		if (f->async_error(vendor, result) != VENDOR_SUCCESS)
+			*result = VENDOR_SYSTEM_ERROR;
+	}
+	if (*result == VENDOR_SUCCESS)
+		return DICOMM_SUCCESS;
+	if (*result == VENDOR_IN_PROGRESS)
+		return DICOMM_IN_PROGRESS;
+	return FAIL(status_of(*result), "%s of %s: %s", what, is->library->path,
+		    f->error_string(*result));
+}
+
+void island_settle_nap(long *ns)
+{
+	struct timespec pause = {0, *ns};
+
+	nanosleep(&pause, NULL);
+	/* Its own threads need the core. */
+	if (*ns < 1000000)
+		*ns += *ns / 2;
+}
+
 dicomm_result_t island_settle(struct island *is, struct vendor_comm *vendor,
 			      int result, const char *what, int timeout_ms)
 {
-	const struct vendor_functions *f = &is->library->f;
-	struct timespec pause = {0, 20000};
-	uint64_t end = clock_ms() + (uint64_t)timeout_ms;
+	uint64_t begin = clock_ms();
+	long nap = ISLAND_NAP_NS;
+	dicomm_result_t status;
 
-	while (result == VENDOR_IN_PROGRESS) {
-		if (fault_is(is->comm))
-			return fault_report(is->comm);
-		if (atomic_load(&is->comm->cancelled))
-			return FAIL(DICOMM_ERR_ABORTED, "%s: cancelled", what);
-		if (timeout_ms > 0 && clock_ms() >= end)
-			return FAIL(DICOMM_ERR_TIMEOUT,
-				    "%s of %s is not done after %d ms", what,
-				    is->library->path, timeout_ms);
-		nanosleep(&pause, NULL);
-		/* Its own threads need the core. */
-		if (pause.tv_nsec < 1000000)
-			pause.tv_nsec += pause.tv_nsec / 2;
-		if (f->async_error(vendor, &result) != VENDOR_SUCCESS)
-			result = VENDOR_SYSTEM_ERROR;
-	}
-	if (result == VENDOR_SUCCESS)
-		return DICOMM_SUCCESS;
-	return FAIL(status_of(result), "%s of %s: %s", what, is->library->path,
-		    f->error_string(result));
+	while ((status = island_settle_look(is, vendor, &result, what, begin,
+					    timeout_ms)) == DICOMM_IN_PROGRESS)
+		island_settle_nap(&nap);
+	return status;
 }

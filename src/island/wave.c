@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/fault.h"
@@ -29,6 +30,8 @@ struct run {
 	 * job; NULL: nothing */
 	island_queue_fn *queue;
 	struct job *queued;
+	bool grouped; /* it was in the last group of these */
+	int result;   /* of that: what the vendor's library said last */
 	dicomm_result_t status;
 };
 
@@ -63,22 +66,95 @@ static void take_vendor(struct run *r)
 		note(r, fault_report(is->comm));
 }
 
-static void settle(struct run *r, int result)
+/* Returns the communicator that has broken of those that the vendor's library
+ * had in one group, or NULL. */
+static struct dicomm_comm *broken_one(const struct wave *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->runs[i].grouped && fault_is(w->runs[i].whole.is->comm))
+			return w->runs[i].whole.is->comm;
+	return NULL;
+}
+
+/* Functions of a group fail together. So this waits for the news of which one
+ * did, and names that. */
+static dicomm_result_t fail(const struct wave *w, struct dicomm_comm *comm,
+			    dicomm_result_t status)
+{
+	struct dicomm_comm *cause = NULL;
+	uint64_t begin = clock_ms();
+	long nap = ISLAND_NAP_NS;
+	char text[512];
+
+	while (w->n > 1 && !(cause = broken_one(w)) &&
+	       clock_ms() - begin < FAULT_NEWS_MS)
+		island_settle_nap(&nap);
+	if (cause && !fault_is(comm)) {
+		fault_text(cause, text, sizeof(text));
+		status = (dicomm_result_t)atomic_load(&cause->fault.status);
+		log_error("%s was in one group with %s, which broke: %.400s",
+			  comm->name, cause->name, text);
+	}
+	return fault_own(comm, status, -1);
+}
+
+static void end_queued(const struct wave *w, struct run *r,
+		       dicomm_result_t status)
 {
 	struct island *is = r->whole.is;
-	dicomm_result_t status = r->status;
 
-	if (status == DICOMM_SUCCESS)
-		status = island_settle(is, r->queued->vendor, result,
-				       r->queued->what, is->comm->timeout_ms);
 	if (is->comm->dev)
 		pthread_mutex_unlock(&is->lock);
 	if (fault_is(is->comm))
 		status = fault_report(is->comm);
 	else if (status != DICOMM_SUCCESS)
-		status = fault_own(is->comm, status, -1);
+		status = fail(w, is->comm, status);
 	note(r, status);
 	r->queue = NULL;
+}
+
+/* Ends those that are ready. Returns true if there are others. */
+static bool look_at_all(struct wave *w, const struct vendor_functions *f,
+			uint64_t begin, bool late)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < w->n; i++) {
+		struct run *r = &w->runs[i];
+		struct island *is = r->whole.is;
+		dicomm_result_t status;
+
+		if (!r->queue || r->whole.f != f)
+			continue;
+		status = island_settle_look(is, r->queued->vendor, &r->result,
+					    r->queued->what, begin,
+					    is->comm->timeout_ms);
+		if (status == DICOMM_IN_PROGRESS && late)
+			status = DICOMM_ERR_REMOTE;
+		if (status == DICOMM_IN_PROGRESS)
+			any = true;
+		else
+			end_queued(w, r, status);
+	}
+	return any;
+}
+
+/* If a communicator breaks, the others of the group get a moment to end, with
+ * or without it: whoever aborts it waits for this. */
+static void settle_all(struct wave *w, const struct vendor_functions *f,
+		       int result)
+{
+	uint64_t begin = clock_ms(), broke = 0;
+	long nap = ISLAND_NAP_NS;
+
+	for (size_t i = 0; i < w->n; i++)
+		w->runs[i].result = result;
+	while (look_at_all(w, f, begin,
+			   broke && clock_ms() - broke >= FAULT_NEWS_MS)) {
+		if (!broke && broken_one(w))
+			broke = clock_ms();
+		island_settle_nap(&nap);
+	}
 }
 
 /* One group of functions of one vendor's library */
@@ -90,10 +166,14 @@ static void queue_all(struct wave *w, const struct vendor_functions *f)
 	for (size_t i = 0; i < w->n; i++) {
 		struct run *r = &w->runs[i];
 
+		r->grouped = false;
 		if (!r->queue || r->whole.f != f)
 			continue;
 		take_vendor(r);
+		r->grouped = is_good(r);
 		any |= is_good(r);
+		if (!is_good(r))
+			end_queued(w, r, r->status);
 	}
 	if (any)
 		result = f->group_start();
@@ -101,16 +181,14 @@ static void queue_all(struct wave *w, const struct vendor_functions *f)
 	for (size_t i = 0; i < w->n && result == VENDOR_SUCCESS; i++) {
 		struct run *r = &w->runs[i];
 
-		if (r->queue && r->whole.f == f && is_good(r))
+		if (r->queue && r->whole.f == f)
 			result = r->queue(r->queued);
 	}
 	if (any)
 		ended = f->group_end();
 	if (result == VENDOR_SUCCESS)
 		result = ended;
-	for (size_t i = 0; i < w->n; i++)
-		if (w->runs[i].queue && w->runs[i].whole.f == f)
-			settle(&w->runs[i], result);
+	settle_all(w, f, result);
 }
 
 static void work_inside(struct wave *w)
@@ -335,6 +413,7 @@ static void open_run(struct run *r, const struct wave_call *c)
 				    .f = is->library ? &is->library->f : NULL,
 				    .stream = c->stream,
 				    .captured = c->captured,
+				    .what = "ncclGroupStart",
 				    .coll = (enum coll)call->function,
 				    .type = call->type,
 				    .op = call->op,

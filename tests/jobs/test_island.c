@@ -1018,6 +1018,57 @@ START_TEST(a_death_is_named_and_shrink_makes_islands_anew)
 }
 END_TEST
 
+/* Two communicators in one group; one of them is without the victim. It may
+ * break, too, but then says why. */
+static void die_beside(struct job_rank *me)
+{
+	static float a[1 << 16], b[1 << 16];
+	struct death *death = job_board();
+	const int victim = 2;
+	dicomm_result_t status = DICOMM_SUCCESS, beside;
+	dicomm_comm_t rest;
+
+	join(me, me->arg);
+	JOB_TRY(dicomm_comm_split(me->comm,
+				  me->rank == victim ? DICOMM_SPLIT_NOCOLOR : 0,
+				  me->rank, &rest, NULL));
+	atomic_fetch_add(&death->working, 1);
+	if (me->rank == victim) {
+		while (atomic_load(&death->working) < me->ranks)
+			job_sleep_ms(1);
+		job_sleep_ms(100);
+		raise(SIGKILL);
+	}
+	JOB_TRY(dicomm_group_start());
+	JOB_TRY(dicomm_allreduce(a, a, 1 << 16, DICOMM_FLOAT32, DICOMM_SUM,
+				 me->comm, NULL));
+	JOB_TRY(dicomm_allreduce(b, b, 1 << 16, DICOMM_FLOAT32, DICOMM_SUM,
+				 rest, NULL));
+	status = dicomm_group_end();
+	JOB_CHECK(status == DICOMM_ERR_REMOTE, "%d: %s", (int)status,
+		  dicomm_get_last_error(me->comm));
+	JOB_CHECK(strstr(dicomm_get_last_error(me->comm), "rank 2 "),
+		  "\"%s\" does not name the victim",
+		  dicomm_get_last_error(me->comm));
+	JOB_TRY(dicomm_comm_get_async_error(rest, &beside));
+	JOB_CHECK(beside == DICOMM_SUCCESS ||
+			  strstr(dicomm_get_last_error(rest), "died"),
+		  "\"%s\" names no death", dicomm_get_last_error(rest));
+	JOB_TRY(dicomm_comm_destroy(rest));
+}
+
+START_TEST(a_death_breaks_others_of_a_group_by_name)
+{
+	job_run(&(struct job){
+		.run = die_beside,
+		.arg = &layouts[1],
+		.ranks = layouts[1].ranks,
+		.bare = true,
+		.may_die = 1u << 2,
+		.env = {ISLANDS, "DICOMM_DEBUG=none", parts_of(_i, 1)}});
+}
+END_TEST
+
 /* A rank that does not come waits in no call, and aborts. */
 static void give_up(struct job_rank *me)
 {
@@ -1093,6 +1144,10 @@ int main(void)
 			    2 * LAYOUTS);
 	tcase_add_loop_test(tc, a_thread_calls_for_several_ranks_in_a_group, 0,
 			    2);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("beside");
+	tcase_set_timeout(tc, 400);
+	tcase_add_loop_test(tc, a_death_breaks_others_of_a_group_by_name, 0, 2);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("devices");
 	tcase_set_timeout(tc, 400);
