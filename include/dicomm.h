@@ -1702,7 +1702,9 @@ dicomm_result_t dicomm_redop_destroy(dicomm_redop_t op, dicomm_comm_t comm);
  * receives) with one peer in call order; else the operations of a group run
  * at the same time, so none may need the result of another. Ranks may call the
  * communicators of a group in different orders, and need not draw the same
- * groups.
+ * groups. With vendor islands (docs/islands.md), ranks that have several
+ * communicators of a group in common draw the same groups, and messages on a
+ * host stream come before collectives of their group on it.
  *
  * Threads: a group belongs to its thread.
  *
