@@ -760,6 +760,7 @@ def _cut_off(store, rank, n, plan, folder):
         gpt.loss_of, (gpt.TOKENS, gpt.HIDDEN))
     trainer.save_distributed(folder)
     hetero.distributed_checkpoint.Reader(folder)
+    dist.barrier()  # the next one begins by taking it back
 
     def full(self, index):
         raise OSError("no space is left")
