@@ -71,11 +71,12 @@ struct control {
 	pid_t pid;
 	struct control_events events;  /* constant */
 	const _Atomic bool *cancelled; /* constant */
-	/* Host and pid of each; constant once all are known */
+	/* Host and pid of each; constant once all are known. NULL: no memory */
 	struct texts *where;
-	char (*names)[RANK_INFO_WHERE]; /* the same until then */
-	_Atomic bool *gone;             /* atomic; any thread may read it */
-	struct hub *hub;                /* owned; NULL except on rank 0 */
+	/* The same until then, and without `where`; else NULL */
+	char (*names)[RANK_INFO_WHERE];
+	_Atomic bool *gone; /* atomic; any thread may read it */
+	struct hub *hub;    /* owned; NULL except on rank 0 */
 	/* NULL if there is no connection to rank 0 */
 	struct client *client;
 	/* signalled when gathering, questions, mail or calls change */
@@ -794,15 +795,13 @@ static void find_parent(struct control *c, uint64_t patience_ns)
 	loop_unlock();
 }
 
-/* Without memory for it, the names stay as they are: others rely on this rank
- * already. */
+/* Without memory for it, the names are used as they are: others rely on this
+ * rank already. */
 static void pack_names(struct control *c)
 {
 	struct texts *all = texts_pack(c->names[0], sizeof(c->names[0]),
 				       sizeof(c->names[0]), (uint32_t)c->ranks);
 
-	if (!all)
-		return;
 	loop_lock();
 	free(c->where);
 	c->where = all;
