@@ -280,16 +280,21 @@ static const char *parts_of(int i, int layouts_used)
 				: "DICOMM_ISLAND_PART_BYTES=1000";
 }
 
-START_TEST(results_are_those_of_the_definition)
+static void run_on_layout(void (*run)(struct job_rank *me), int i)
 {
-	const struct layout *l = &layouts[_i % LAYOUTS];
+	const struct layout *l = &layouts[i % LAYOUTS];
 
-	job_run(&(struct job){.run = results,
+	job_run(&(struct job){.run = run,
 			      .arg = (void *)(uintptr_t)l,
 			      .ranks = l->ranks,
 			      .bare = true,
 			      .timeout_s = 60,
-			      .env = {ISLANDS, parts_of(_i, LAYOUTS)}});
+			      .env = {ISLANDS, parts_of(i, LAYOUTS)}});
+}
+
+START_TEST(results_are_those_of_the_definition)
+{
+	run_on_layout(results, _i);
 }
 END_TEST
 
@@ -428,14 +433,7 @@ static void in_groups(struct job_rank *me)
 
 START_TEST(groups_and_streams_go_by_islands)
 {
-	const struct layout *l = &layouts[_i % LAYOUTS];
-
-	job_run(&(struct job){.run = in_groups,
-			      .arg = (void *)(uintptr_t)l,
-			      .ranks = l->ranks,
-			      .bare = true,
-			      .timeout_s = 60,
-			      .env = {ISLANDS, parts_of(_i, LAYOUTS)}});
+	run_on_layout(in_groups, _i);
 }
 END_TEST
 
