@@ -149,11 +149,52 @@ static bool read_zero(const char *text, int *out)
 	return any || (strlen(text) == 1 && *out >= 0 && *out <= 3);
 }
 
-/* What popt leaves to us. False after a message. */
+static char **text_of(struct options *o, int option)
+{
+	switch (option) {
+	case CLUSTER:
+		return &o->cluster;
+	case MODEL:
+		return &o->model;
+	case PROFILE:
+		return &o->profile;
+	case LOST:
+		return &o->lost;
+	case OBJECTIVE:
+		return &o->objective;
+	case SPACE:
+		return &o->space;
+	case COST:
+		return &o->cost;
+	case DEVICE:
+		return &o->device;
+	case PYTHON:
+		return &o->python;
+	case OUT:
+		return &o->out;
+	case TRACE:
+		return &o->trace;
+	case SVG:
+		return &o->svg;
+	case EXPORT:
+		return &o->export;
+	default:
+		return NULL;
+	}
+}
+
+/* What popt leaves to us; of an option given twice, the last. False after a
+ * message. */
 static bool take(struct options *o, int option, char *text)
 {
+	char **kept = text_of(o, option);
 	bool good = true;
 
+	if (kept) {
+		free(*kept);
+		*kept = text;
+		return true;
+	}
 	switch (option) {
 	case PLAN:
 		if (o->plans == OPTIONS_PLANS) {
@@ -335,11 +376,11 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 			      .ahead = -1,
 			      .imbalance = 1};
 	const struct poptOption table[] = {
-		{"cluster", 'c', POPT_ARG_STRING, &o->cluster, CLUSTER,
+		{"cluster", 'c', POPT_ARG_STRING, NULL, CLUSTER,
 		 "devices and links", "FILE.json"},
-		{"model", 'm', POPT_ARG_STRING, &o->model, MODEL,
+		{"model", 'm', POPT_ARG_STRING, NULL, MODEL,
 		 "sizes; a config.json of Hugging Face will do", "FILE.json"},
-		{"profile", 'p', POPT_ARG_STRING, &o->profile, PROFILE,
+		{"profile", 'p', POPT_ARG_STRING, NULL, PROFILE,
 		 "measured times of its layers", "FILE.json"},
 		{"plan", '\0', POPT_ARG_STRING, NULL, PLAN,
 		 "the plan (compare: several times)", "FILE.json"},
@@ -350,7 +391,7 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		{"micro-batch", '\0', POPT_ARG_INT, &o->micro_batch,
 		 MICRO_BATCH, "this micro-batch only (else several are tried)",
 		 "N"},
-		{"space", '\0', POPT_ARG_STRING, &o->space, SPACE,
+		{"space", '\0', POPT_ARG_STRING, NULL, SPACE,
 		 "type: one device type a stage; device: any; auto: both",
 		 "NAME"},
 		{"symmetric", '\0', POPT_ARG_NONE, &o->symmetric, SYMMETRIC,
@@ -363,9 +404,9 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "search so long (else for --rounds)", "TIME"},
 		{"rounds", '\0', POPT_ARG_INT, &o->rounds, ROUNDS,
 		 "rounds of local moves for each start (64)", "N"},
-		{"lost", '\0', POPT_ARG_STRING, &o->lost, LOST,
+		{"lost", '\0', POPT_ARG_STRING, NULL, LOST,
 		 "replan: ranks such as 4,8-11, or names of hosts", "LIST"},
-		{"objective", '\0', POPT_ARG_STRING, &o->objective, OBJECTIVE,
+		{"objective", '\0', POPT_ARG_STRING, NULL, OBJECTIVE,
 		 "time of a step, price of the devices in use, or "
 		 "tokens-per-price",
 		 "NAME"},
@@ -404,22 +445,22 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "what experts take at most, times the mean; the rest is "
 		 "dropped (that of the plan; search: nothing is)",
 		 "X"},
-		{"cost", '\0', POPT_ARG_STRING, &o->cost, COST,
+		{"cost", '\0', POPT_ARG_STRING, NULL, COST,
 		 "flashflex: predict by the cost model of FlashFlex", "NAME"},
-		{"device", '\0', POPT_ARG_STRING, &o->device, DEVICE,
+		{"device", '\0', POPT_ARG_STRING, NULL, DEVICE,
 		 "measure: the device type's name in the cluster file", "NAME"},
-		{"python", '\0', POPT_ARG_STRING, &o->python, PYTHON,
+		{"python", '\0', POPT_ARG_STRING, NULL, PYTHON,
 		 "measure: a Python that has PyTorch (python3)", "PROGRAM"},
-		{"out", 'o', POPT_ARG_STRING, &o->out, OUT,
+		{"out", 'o', POPT_ARG_STRING, NULL, OUT,
 		 "write here, not to the screen", "FILE"},
 		{"json", '\0', POPT_ARG_NONE, &o->json, JSON,
 		 "print results as JSON", NULL},
-		{"trace", '\0', POPT_ARG_STRING, &o->trace, TRACE,
+		{"trace", '\0', POPT_ARG_STRING, NULL, TRACE,
 		 "write a timeline for chrome://tracing or Perfetto",
 		 "FILE.json"},
-		{"svg", '\0', POPT_ARG_STRING, &o->svg, SVG,
-		 "draw the pipelines", "FILE.svg"},
-		{"export", '\0', POPT_ARG_STRING, &o->export, EXPORT,
+		{"svg", '\0', POPT_ARG_STRING, NULL, SVG, "draw the pipelines",
+		 "FILE.svg"},
+		{"export", '\0', POPT_ARG_STRING, NULL, EXPORT,
 		 "print the plan for flagscale, megatron or torch, or a "
 		 "hostfile, slurm script or jobset that starts it",
 		 "NAME"},
