@@ -125,6 +125,10 @@ ROW(PROBE, CHOICE("auto", "auto", "off", "on"), SHARED,
     "DICOMM_TOPO_FILE; auto: if some network does not say its rate, as TCP or "
     "software RDMA (RDMA adapters do), and no earlier communicator of these "
     "hosts knows it; on: for each communicator again")
+ROW(RANGES, CHOICE("auto", "auto", "off", "nvtx", "roctx"), 0,
+    "show each operation as a range to a profiler, by the library of NVTX or "
+    "ROCTX; auto: by NVTX where NVTX_INJECTION64_PATH is set, as by Nsight "
+    "Systems")
 ROW(RANK, INT("", 0, INT32_MAX), LIVE,
     "this rank, for dicomm_comm_init_env(); unset: from the launcher")
 ROW(SHM_CMA, CHOICE("auto", "auto", "on", "off"), 0,

@@ -80,6 +80,8 @@ struct operation {
 	/* Of trace.c; 0: not queued, or not begun, while the trace is on. */
 	struct {
 		uint64_t queued_ns, begun_ns;
+		uint64_t range; /* of a profiler, if it has one */
+		bool has_range;
 	} trace;
 	/* Number of steps that were checked for these times. */
 	uint32_t looked;

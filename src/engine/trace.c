@@ -22,6 +22,7 @@
 #include "src/core/member.h"
 #include "src/core/operation.h"
 #include "src/engine/prepared.h"
+#include "src/engine/profiler.h"
 
 #define FILE_BYTES (1 << 16) /* of events that are not in the file yet */
 /* An event is longer only with the peers of hundreds of ranks, of which the
@@ -44,10 +45,12 @@ struct trace_lanes {
 };
 
 _Atomic bool trace_on;
+static _Atomic bool ranges; /* a profiler is told */
 
 /* Guarded by FORK_TRACE */
 static struct {
 	bool opened; /* or tried to */
+	bool on;
 	int fd;
 	int communicators;
 	uint64_t flushed_ns;
@@ -65,7 +68,7 @@ static void forked(void)
 		close(out.fd);
 	out.fd = -1;
 	out.n = 0;
-	trace_on = false;
+	out.on = ranges = trace_on = false;
 }
 
 /* Returns 0 or an errno. */
@@ -90,8 +93,10 @@ static int write_all(void)
 /* Releases the lock. A log line is only written without it. */
 static void unlock(int error)
 {
-	if (error)
-		trace_on = false;
+	if (error) {
+		out.on = false;
+		trace_on = ranges;
+	}
 	fork_unlock(FORK_TRACE);
 	if (error)
 		log_warn("DICOMM_TRACE: write: %s; the trace ends here",
@@ -101,7 +106,7 @@ static void unlock(int error)
 static void flush(void)
 {
 	fork_lock(FORK_TRACE);
-	unlock(trace_on ? write_all() : 0);
+	unlock(out.on ? write_all() : 0);
 }
 
 /* ---- one event after the other ---- */
@@ -189,6 +194,11 @@ static void put_peers(struct json_writer *j, const struct prepared *prep)
 	json_put(j, "]");
 }
 
+static uint64_t call_bytes(const struct operation *op)
+{
+	return op->call.count * call_elem_bytes(&op->call);
+}
+
 static void put_args(struct json_writer *j, struct operation *op,
 		     uint64_t begun_ns)
 {
@@ -201,8 +211,7 @@ static void put_args(struct json_writer *j, struct operation *op,
 	json_put(j, ",\"comm\":\"%016" PRIx64 "\"", comm->members[0].fresh);
 	json_put_number(j, "rank", (uint64_t)comm->rank);
 	json_put_number(j, "number", op->number);
-	json_put_number(j, "bytes",
-			op->call.count * call_elem_bytes(&op->call));
+	json_put_number(j, "bytes", call_bytes(op));
 	put_us(j, "queued_us", begun_ns - op->trace.queued_ns);
 	if (op->prep && op->prep->algorithm) {
 		json_put(j, ",");
@@ -258,6 +267,10 @@ void trace_queued(struct operation *op)
 {
 	op->trace.queued_ns = clock_ns();
 	op->trace.begun_ns = 0;
+	op->trace.has_range = ranges;
+	if (op->trace.has_range)
+		op->trace.range = profiler_range_begin(
+			call_name(op->call.function), call_bytes(op));
 }
 
 void trace_begun(struct operation *op)
@@ -270,13 +283,16 @@ void trace_ended(struct operation *op)
 	uint64_t begun_ns = op->trace.begun_ns;
 	int error = 0;
 
+	if (op->trace.has_range)
+		profiler_range_end(op->trace.range);
+	op->trace.has_range = false;
 	/* It was refused, or made before the trace began. */
 	if (!op->trace.queued_ns || !op->comm->trace)
 		return;
 	if (!begun_ns)
 		begun_ns = op->trace.queued_ns;
 	fork_lock(FORK_TRACE);
-	if (trace_on)
+	if (out.on)
 		write_event(op, begun_ns, clock_ns(), &error);
 	unlock(error);
 	op->trace.queued_ns = 0;
@@ -333,9 +349,11 @@ static void open_once(void)
 	out.opened = true;
 	if (first) {
 		error = open_file(path, sizeof(path));
-		trace_on = !error;
+		out.on = !error;
 	}
 	fork_unlock(FORK_TRACE);
+	if (out.on)
+		trace_on = true;
 	if (error)
 		log_warn("DICOMM_TRACE %s: %s: %s; nothing is traced",
 			 config_string(CONFIG_TRACE), path, strerror(error));
@@ -345,7 +363,11 @@ static void open_once(void)
 
 dicomm_result_t trace_open(struct dicomm_comm *comm)
 {
-	if (!*config_string(CONFIG_TRACE))
+	bool file = *config_string(CONFIG_TRACE);
+
+	if (profiler_open())
+		ranges = trace_on = true;
+	if (!file)
 		return DICOMM_SUCCESS;
 	open_once();
 	comm->trace = calloc(1, sizeof(*comm->trace));
