@@ -30,7 +30,7 @@ class OneByOne(hetero.Trainer):
     """Blocking send and receive, one after the other: of two neighbours one
     sends first, the other receives first."""
 
-    def _exchange(self, channel, number, leaves, next_pass):
+    def _exchange(self, channel, message, leaves, next_pass):
         def receive():
             expected = self._expect(next_pass) if next_pass else None
             if expected:
@@ -39,7 +39,7 @@ class OneByOne(hetero.Trainer):
         if self.stage % 2:
             receive()
         if channel:
-            channel.put(number, leaves)
+            channel.put(message, leaves)
             channel.flush()
         if not self.stage % 2:
             receive()

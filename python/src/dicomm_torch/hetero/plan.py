@@ -8,7 +8,8 @@ import dataclasses
 import json
 import typing
 
-SCHEDULES = ("1f1b", "gpipe")
+SCHEDULES = ("1f1b", "gpipe", "interleaved")
+INTERLEAVE_MOST = 64
 
 
 class PlanError(ValueError):
@@ -37,11 +38,22 @@ class StagePlan:
 
 @dataclasses.dataclass(frozen=True)
 class PipelinePlan:
-    """Stages that hold all layers together; micro_batch is in sequences."""
+    """Stages that hold all layers together; micro_batch is in sequences.
+    A device group, the ranks of a stage, holds so many stages as interleave
+    says, its chunks: those that are a multiple of `groups` apart."""
 
     stages: typing.Tuple[StagePlan, ...]
     micro_batch: int
     micro_batches: int
+    interleave: int = 1
+
+    @property
+    def groups(self):
+        return len(self.stages) // self.interleave
+
+    def chunks(self, group):
+        """The numbers of the stages that a device group holds, in order."""
+        return range(group, len(self.stages), self.groups)
 
     @property
     def sequences(self):
@@ -108,12 +120,19 @@ class Plan:
             for pipeline in self.pipelines))
 
     def find(self, rank):
-        """(pipeline, stage) of a rank; (None, None) if it has no part."""
-        for p, pipeline in enumerate(self.pipelines):
-            for s, stage in enumerate(pipeline.stages):
-                if rank in stage.ranks:
-                    return p, s
+        """(pipeline, first stage) of a rank; (None, None) if it has no
+        part."""
+        for p, g, first in self.groups():
+            if rank in first.ranks:
+                return p, g
         return None, None
+
+    def groups(self):
+        """(pipeline, number, first stage) of all device groups, whose number
+        is that of this stage."""
+        for p, pipeline in enumerate(self.pipelines):
+            for g in range(pipeline.groups):
+                yield p, g, pipeline.stages[g]
 
 
 class _Reader:
@@ -176,9 +195,33 @@ class _Reader:
         for i, item in enumerate(items):
             stages.append(self.stage(item, f"{path}[{i}]", layer))
             layer = stages[-1].last + 1
-        return PipelinePlan(
+        made = PipelinePlan(
             tuple(stages), self.number(table, "micro_batch", where, 1),
-            self.number(table, "micro_batches", where, 1))
+            self.number(table, "micro_batches", where, 1),
+            self.number(table, "interleave", where, 1, 1))
+        if made.interleave > 1:
+            self.interleaved(made, where)
+        return made
+
+    def interleaved(self, made, where):
+        chunks, stages = made.interleave, made.stages
+        if chunks > INTERLEAVE_MOST:
+            self.fail(f"{where}.interleave", chunks,
+                      f"1 to {INTERLEAVE_MOST}")
+        if len(stages) % chunks or made.groups < 2:
+            self.fail(f"{where}.interleave", chunks,
+                      f"1, or what divides the {len(stages)} stages among two"
+                      " or more groups of ranks")
+        for s, (stage, first) in enumerate(zip(stages[made.groups:], stages),
+                                           made.groups):
+            if stage.ranks != first.ranks:
+                self.fail(f"{where}.stages[{s}].ranks", list(stage.ranks),
+                          f"{list(first.ranks)}, as of stages"
+                          f"[{s - made.groups}], as interleave is {chunks}")
+        if made.micro_batches % made.groups:
+            self.fail(f"{where}.micro_batches", made.micro_batches,
+                      f"a multiple of {made.groups}, the groups of ranks of an"
+                      " interleaved pipeline")
 
     def weight(self, table, where, part):
         # It follows from the micro-batches; another would be another mean.
@@ -193,7 +236,8 @@ class _Reader:
         pipelines, used = [], {}
         for i, item in enumerate(items):
             pipelines.append(self.pipeline(item, f"{path}[{i}]"))
-            for s, stage in enumerate(pipelines[-1].stages):
+            for s, stage in enumerate(
+                    pipelines[-1].stages[:pipelines[-1].groups]):
                 for r, rank in enumerate(stage.ranks):
                     here = f"{path}[{i}].stages[{s}].ranks[{r}]"
                     if rank in used:
@@ -207,6 +251,8 @@ class _Reader:
         schedule, where = self.get(table, "schedule", "", "1f1b")
         if schedule not in SCHEDULES:
             self.fail(where, schedule, " or ".join(SCHEDULES))
+        ahead = self.number(table, "ahead", "", 0, 0)
+        self.scheduled(schedule, ahead, path, pipelines)
         batch = self.number(table, "global_batch", "", 1)
         whole = sum(pipeline.sequences for pipeline in pipelines)
         if batch != whole:
@@ -224,9 +270,23 @@ class _Reader:
         return Plan(
             tuple(pipelines), schedule, batch,
             self.number(table, "sequence", "", 1),
-            self.number(table, "zero", "", 0, 0), self.file,
-            self.number(table, "ahead", "", 0, 0), experts,
+            self.number(table, "zero", "", 0, 0), self.file, ahead, experts,
             self.capacity(table))
+
+    def scheduled(self, schedule, ahead, path, pipelines):
+        """Has a plan the schedule that its pipelines want?"""
+        several = [i for i, pipeline in enumerate(pipelines)
+                   if pipeline.interleave > 1]
+        if schedule == "interleaved" and not several:
+            self.fail("schedule", schedule, "1f1b or gpipe, or a pipeline"
+                      " whose interleave is above 1")
+        if schedule == "interleaved" and ahead:
+            self.fail("ahead", ahead, f"0 with the schedule {schedule!r}")
+        if schedule != "interleaved" and several:
+            self.fail(f"{path}[{several[0]}].interleave",
+                      pipelines[several[0]].interleave,
+                      f"1 with the schedule {schedule!r}, or that to be"
+                      " 'interleaved'")
 
     def capacity(self, table):
         value, path = self.get(table, "capacity", "", 0.0)
@@ -243,6 +303,7 @@ class _Reader:
 
         same("micro_batch", pipeline.micro_batch, like.micro_batch)
         same("micro_batches", pipeline.micro_batches, like.micro_batches)
+        same("interleave", pipeline.interleave, like.interleave)
         for s, (mine, its) in enumerate(zip(pipeline.stages, like.stages)):
             same(f"stages[{s}].layers", [mine.first, mine.last],
                  [its.first, its.last])
@@ -303,13 +364,12 @@ def check_plan(plan, layers, ranks):
     if plan.layers != layers:
         reader.fail("pipelines[0].stages", plan.layers,
                     f"{layers} layers, those of the model")
-    for p, pipeline in enumerate(plan.pipelines):
-        for s, stage in enumerate(pipeline.stages):
-            for r, rank in enumerate(stage.ranks):
-                if rank >= ranks:
-                    reader.fail(
-                        f"pipelines[{p}].stages[{s}].ranks[{r}]", rank,
-                        f"a rank below {ranks}, those of the group")
+    for p, g, stage in plan.groups():
+        for r, rank in enumerate(stage.ranks):
+            if rank >= ranks:
+                reader.fail(
+                    f"pipelines[{p}].stages[{g}].ranks[{r}]", rank,
+                    f"a rank below {ranks}, those of the group")
     if plan.zero:
         reader.fail("zero", plan.zero, "0: this trainer keeps the state of"
                     " the optimizer whole")

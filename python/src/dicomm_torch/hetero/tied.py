@@ -47,22 +47,22 @@ class Tied:
             if name not in names:
                 raise ValueError(f"tied: {name!r}: no such parameter trains")
 
-    def check_stage(self, plan, pipeline, stage, held):
-        """Can a stage hold what is tied and all there? held: Held of its
-        layers by name. The ranks of a stage have one box of it each."""
+    def check_group(self, plan, pipeline, group, held):
+        """Can a device group hold what is tied and all there? held: Held of
+        its layers by name. Its ranks have one box of it each."""
         for name, of in held.items():
             first = held.get(next((n for n in self.group(name) if n in held),
                                   name))
             if of.shape != first.shape:
                 raise ValueError(f"tied: {name!r}: {of.shape}: wanted"
                                  f" {first.shape}, as of {first.name!r}")
-            places = range(len(plan.pipelines[pipeline].stages[stage].ranks))
+            places = range(plan.pipelines[pipeline].stages[group].degree)
             if any(of.box((place, 0)) != first.box((place, 0))
                    for place in places):
                 raise PlanError(
-                    f"{plan.file}: pipelines[{pipeline}].stages[{stage}].tp:"
+                    f"{plan.file}: pipelines[{pipeline}].stages[{group}].tp:"
                     f" {len(places)}: wanted 1, or {name!r} and"
-                    f" {first.name!r} in two stages: they are tied, and split"
+                    f" {first.name!r} on other ranks: they are tied, and split"
                     " in another way")
 
 

@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 class Trainer:
-    """This rank's stage of a plan.
+    """This rank's stage of a plan, or stages.
 
     layers is a list of functions, each of which makes a whole layer: a module
     of one tensor that gives one. What it has of ColumnLinear and RowLinear is
@@ -58,6 +58,12 @@ class Trainer:
         ahead = plan.ahead if ahead is None else ahead
         if ahead < 0:
             raise ValueError(f"ahead {ahead}: wanted 0 or more")
+        if plan.schedule == "interleaved" and (ahead or not asynchronous):
+            # Blocking ranks of several stages would wait for one another.
+            name, value, wanted = (("ahead", ahead, 0) if ahead else
+                                   ("asynchronous", asynchronous, True))
+            raise ValueError(f"{name} {value}: wanted {wanted} with the"
+                             f" schedule {plan.schedule!r}")
         group = group or dist.group.WORLD
         self._home = getattr(group, "_communicator", None)
         if self._home is None:
@@ -84,6 +90,8 @@ class Trainer:
         self._inquest = Inquest(
             self._store, self._rank, self._ranks, self._words, grace_s)
         self.pipeline, self.stage = plan.find(self._rank)
+        self._stages = () if self.pipeline is None else (
+            plan.pipelines[self.pipeline].chunks(self.stage))
         self._weights = [
             plan.weight(p) if weights == "tokens" else 1 / len(plan.pipelines)
             for p in range(len(plan.pipelines))]
@@ -91,11 +99,6 @@ class Trainer:
         self._boundaries = channels.Boundaries(
             plan, self._rank, self._communicator, tuple(activation),
             dtype or compute or torch.float32, way)
-        channel = self._boundaries.channel
-        self._from_before = channel(channels.FORWARD, False)
-        self._to_next = channel(channels.FORWARD, True)
-        self._from_next = channel(channels.BACKWARD, False)
-        self._to_before = channel(channels.BACKWARD, True)
         try:
             self._plan_parameters(layers)
         except dist.DistBackendError as error:
@@ -109,7 +112,9 @@ class Trainer:
         p, s = self.plan.find(rank)
         if p is None:
             return f"rank {rank} (not in the plan)"
-        return f"rank {rank} (pipeline {p}, stage {s})"
+        stages = [str(s) for s in self.plan.pipelines[p].chunks(s)]
+        return (f"rank {rank} (pipeline {p}, stage{'s' * (len(stages) > 1)}"
+                f" {', '.join(stages)})")
 
     def _communicator(self, name):
         return Communicator(
@@ -122,10 +127,7 @@ class Trainer:
         self._masters = None
         self._team = self._peers = ALONE
         self._make_teams()
-        if self.pipeline is None:
-            return
-        mine = self._stage_plan()
-        for number in range(mine.first, mine.last + 1):
+        for number in itertools.chain(*map(self._numbers, self._stages)):
             layer = split(build(factories[number], seed, number), self._team,
                           self._peers)
             for module in layer.modules():
@@ -139,20 +141,23 @@ class Trainer:
     def _make_teams(self):
         """All ranks make all groups, in one order: torch names a group by how
         many its ranks have made before."""
-        for p, pipeline in enumerate(self.plan.pipelines):
-            for s, stage in enumerate(pipeline.stages):
-                team = self._make_team(stage.places,
-                                       f"pipelines[{p}].stages[{s}].tp")
-                if self._rank in stage.ranks:
-                    self._team = team
-                if p % self.plan.experts or not any(
-                        self._experts[stage.first:stage.last + 1]):
-                    continue
-                for place in range(stage.degree):
-                    ranks = self.plan.peers(p, s, place)
-                    peers = self._make_team(ranks, "expert_parallel")
-                    if self._rank in ranks:
-                        self._peers = peers
+        for p, s, stage in self.plan.groups():
+            team = self._make_team(stage.places,
+                                   f"pipelines[{p}].stages[{s}].tp")
+            if self._rank in stage.ranks:
+                self._team = team
+            if p % self.plan.experts or not self._has_experts(p, s):
+                continue
+            for place in range(stage.degree):
+                ranks = self.plan.peers(p, s, place)
+                peers = self._make_team(ranks, "expert_parallel")
+                if self._rank in ranks:
+                    self._peers = peers
+
+    def _has_experts(self, p, group):
+        stages = [self.plan.pipelines[p].stages[s]
+                  for s in self.plan.pipelines[p].chunks(group)]
+        return any(any(self._experts[of.first:of.last + 1]) for of in stages)
 
     def _make_team(self, ranks, where):
         if len(ranks) == 1:
@@ -165,8 +170,10 @@ class Trainer:
             return ALONE
         return Team(len(ranks), ranks.index(self._rank), group)
 
-    def _stage_plan(self):
-        return self.plan.pipelines[self.pipeline].stages[self.stage]
+    def _numbers(self, stage):
+        """Of the layers of a stage of this pipeline."""
+        of = self.plan.pipelines[self.pipeline].stages[stage]
+        return range(of.first, of.last + 1)
 
     def parameters(self):
         """What the optimizer of this rank is to update."""
@@ -187,16 +194,16 @@ class Trainer:
         self._mine = {}  # likewise, the parameters; by names in checkpoints
         self._kept = []  # which of them it writes into checkpoints
         self._every = []  # of all ranks: (name, type, shape)
-        stages = self._held_by_stages(factories)
+        groups = self._held_by_groups(factories)
         planned = set()
-        for name in [name for (p, _), held in stages.items() if p == 0
+        for name in [name for (p, _), held in groups.items() if p == 0
                      for name in held]:
             group = self._tied.group(name)
             if group[0] in planned:
                 continue
             planned.add(group[0])
             self._plan_parameter(group, [
-                (p, s, held[here]) for (p, s), held in stages.items()
+                (p, s, held[here]) for (p, s), held in groups.items()
                 for here in [next((n for n in group if n in held), None)]
                 if here], values, gradients)
         self._sum = self._align = None
@@ -204,25 +211,26 @@ class Trainer:
             self._sum = Redistribution(self._home, gradients, own=True)
             self._align = Redistribution(self._home, values, own=True)
 
-    def _held_by_stages(self, factories):
-        """{(pipeline, stage): {name: Held}}."""
-        known, stages = {}, {}
-        for p, pipeline in enumerate(self.plan.pipelines):
-            for s, stage in enumerate(pipeline.stages):
-                held = stages[p, s] = {}
+    def _held_by_groups(self, factories):
+        """{(pipeline, device group): {name: Held}}."""
+        known, groups = {}, {}
+        for p, g, first in self.plan.groups():
+            held = groups[p, g] = {}
+            pipeline = self.plan.pipelines[p]
+            for stage in [pipeline.stages[s] for s in pipeline.chunks(g)]:
                 for number in range(stage.first, stage.last + 1):
-                    key = number, stage.degree
+                    key = number, first.degree
                     if key not in known:
                         known[key] = held_by(factories[number], *key,
                                              self.plan.experts)
                     held.update((of.name, of) for of in known[key])
-                self._tied.check_stage(self.plan, p, s, held)
+            self._tied.check_group(self.plan, p, g, held)
         self._copies = [known[key] for key in sorted(known)]
         self._tied.check({of.name for held in self._copies for of in held})
-        return stages
+        return groups
 
     def _plan_parameter(self, group, homes, values, gradients):
-        """homes: (pipeline, stage, what that holds of it)."""
+        """homes: (pipeline, device group, what that holds of it)."""
         held, name = homes[0][2], group[0]
         # Experts have one gradient of the pipelines that share them, whose
         # parts of the batch are equal.
@@ -366,50 +374,71 @@ class Trainer:
         pipeline = self.plan.pipelines[self.pipeline]
         m = pipeline.micro_batches
         order = schedule.passes(
-            self.plan.schedule, self.stage, len(pipeline.stages), m,
-            self._ahead)
-        waiting = {}  # by micro-batch: what came in, and what it became
+            self.plan.schedule, self.stage, pipeline.groups, m, self._ahead,
+            pipeline.interleave)
+        waiting = {}  # by chunk and micro-batch: what came in, what it became
         losses = []
-        self._expect(order[0])
-        if self._asynchronous and self._from_next:
-            self._from_next.expect(0)
-        for at, (kind, number) in enumerate(order):
+        self._coming = {}  # by channel: what it is still to expect, in order
+        for one in order if self._asynchronous else ():
+            channel, message = self._needs(*one)
+            if channel:
+                self._coming.setdefault(channel, []).append(message)
+        for channel in self._coming:
+            self._more(channel)
+        if not self._asynchronous:
+            self._expect(order[0])
+        for at, one in enumerate(order):
+            kind, chunk, number = one
+            came = self._arrived(self._needs(*one)[0])
+            channel, message = self._gives(*one)
             if kind == schedule.FORWARD:
-                x = self._input(inputs, number)
-                self._more(self._from_before, number, m)
-                y = self._forward(x)
-                channel, leaves = self._to_next, y.detach()
+                x = self._input(inputs, came, number)
+                y = self._forward(x, self._stages[chunk])
+                leaves = y.detach()
                 if channel is None:
                     y = self._loss(y, self._part(targets, number, "targets"))
                     losses.append(y.detach())
                     y = y / m
-                waiting[number] = x, y
+                waiting[chunk, number] = x, y
             else:
-                x, y = waiting.pop(number)
-                if self._from_next:
-                    grad = self._from_next.take()
-                    self._more(self._from_next, number, m)
-                    y.backward(grad)
-                else:
-                    y.backward()
-                channel = self._to_before
+                x, y = waiting.pop((chunk, number))
+                y.backward(came)
                 leaves = x.grad if channel else None
             if self._asynchronous:
                 if channel:
-                    channel.put(number, leaves)
+                    channel.put(message, leaves)
             else:
-                self._exchange(channel, number, leaves,
+                self._exchange(channel, message, leaves,
                                order[at + 1] if at + 1 < len(order) else None)
-        for channel in self._to_next, self._to_before:
+        for kind in schedule.STEPS:
+            channel = self._boundaries.channel(kind, True)
             if channel:
                 channel.flush()
         return losses
 
-    def _exchange(self, channel, number, leaves, next_pass):
+    def _needs(self, kind, chunk, number):
+        """(channel, message) that a pass begins with; None for the channel
+        if it begins with nothing of another rank."""
+        stage = self._stages[chunk]
+        other = stage - schedule.STEPS[kind]
+        return self._channel(kind, False, other), (other, stage, number)
+
+    def _gives(self, kind, chunk, number):
+        """The same of what a pass makes."""
+        stage = self._stages[chunk]
+        other = stage + schedule.STEPS[kind]
+        return self._channel(kind, True, other), (stage, other, number)
+
+    def _channel(self, kind, sends, other):
+        stages = self.plan.pipelines[self.pipeline].stages
+        return (self._boundaries.channel(kind, sends)
+                if 0 <= other < len(stages) else None)
+
+    def _exchange(self, channel, message, leaves, next_pass):
         """Send what a pass made and receive what the next one needs, both at
         once, and wait for both."""
         if channel:
-            channel.put(number, leaves)
+            channel.put(message, leaves)
         expected = self._expect(next_pass) if next_pass else None
         for channel in channel, expected:
             if channel:
@@ -417,29 +446,35 @@ class Trainer:
 
     def _expect(self, next_pass):
         """Begin to receive what a pass needs; returns the channel, if any."""
-        kind, number = next_pass
-        channel = (self._from_before if kind == schedule.FORWARD
-                   else self._from_next)
+        channel, message = self._needs(*next_pass)
         if channel:
-            channel.expect(number)
+            channel.expect(message)
         return channel
 
-    def _more(self, channel, number, micro_batches):
+    def _more(self, channel):
         """Begin to receive the next one, while this one is computed with."""
-        if channel and self._asynchronous and number + 1 < micro_batches:
-            channel.expect(number + 1)
+        coming = self._coming.get(channel)
+        if coming:
+            channel.expect(coming.pop(0))
 
-    def _input(self, inputs, number):
-        if self._from_before is None:
+    def _arrived(self, channel):
+        if channel is None:
+            return None
+        came = channel.take()
+        self._more(channel)
+        return came
+
+    def _input(self, inputs, came, number):
+        if came is None:
             return self._part(inputs, number, "inputs")
-        x = self._from_before.take()
-        return x.requires_grad_() if x.is_floating_point() else x
+        return came.requires_grad_() if came.is_floating_point() else came
 
-    def _forward(self, x):
+    def _forward(self, x, stage):
         # Who computes experts again needs the tokens again, of all.
-        recompute = any(stage.recompute for stage in self.plan.alike(
-            self.pipeline, self.stage))
-        for layer in self.layers.values():
+        recompute = any(of.recompute for of in self.plan.alike(
+            self.pipeline, stage))
+        for number in self._numbers(stage):
+            layer = self.layers[str(number)]
             x = (torch.utils.checkpoint.checkpoint(
                 layer, x, use_reentrant=False) if recompute else layer(x))
         return x
