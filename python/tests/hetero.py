@@ -82,10 +82,16 @@ def deviation(losses, reference):
     return max(abs(a - b) / abs(b) for a, b in zip(losses, reference))
 
 
+def close(losses, reference, *about):
+    """Are losses those of one process, within what rounding makes of them?"""
+    apart = deviation(losses, reference)
+    words = " ".join(map(str, about))
+    assert apart < RELATIVE, f"{words}: losses differ by {apart:.3g}"
+    print(f"# {apart:.2g} apart{words and f': {words}'}"[:110], flush=True)
+
+
 def as_one(plan, steps=None, **options):
-    apart = deviation(trained(plan, steps, **options), alone(steps or STEPS))
-    assert apart < RELATIVE, f"losses differ by {apart:.3g}"
-    return apart
+    close(trained(plan, steps, **options), alone(steps or STEPS))
 
 
 def stage(of_ranks, first, last, **more):
@@ -201,6 +207,100 @@ def a_rank_on_an_opencl_device():
             raise
         apart = deviation(losses, alone(STEPS))
         assert apart < RELATIVE, f"rank {rank}: {apart:.3g}"
+
+
+# -- interleaved --------------------------------------------------------------
+
+def _interleaved(micro_batch, micro_batches, chunks, *groups):
+    """A pipeline of six layers in chunks that are as even as it goes."""
+    cuts = [6 * s // (chunks * len(groups))
+            for s in range(chunks * len(groups) + 1)]
+    stages = [stage(groups[s % len(groups)], first, after - 1)
+              for s, (first, after) in enumerate(zip(cuts, cuts[1:]))]
+    return {**pipeline(micro_batch, micro_batches, *stages),
+            "interleave": chunks}
+
+
+@case
+def interleaved_passes_wait_for_nobody_in_a_circle():
+    """Of groups whose channels each send one message at a time, which ends
+    as it is received, and begin to receive one message ahead."""
+    from dicomm_torch.hetero import schedule
+    for groups in 2, 3, 4:
+        for chunks in 2, 3, 4:
+            for micro_batches in range(groups, 4 * groups + 1, groups):
+                orders = [schedule.passes("interleaved", group, groups,
+                                          micro_batches, 0, chunks)
+                          for group in range(groups)]
+                for order in orders:
+                    assert len(set(order)) == len(order) == (
+                        2 * chunks * micro_batches), order
+                _simulate(orders, chunks)
+
+
+def _simulate(orders, chunks):
+    groups = len(orders)
+    stages = groups * chunks
+
+    def ends(kind, group, chunk, number):
+        """What a pass receives and what it sends; None for neither."""
+        stage = group + chunk * groups
+        into, out = ((stage - 1, stage), (stage, stage + 1))
+        if kind == "backward":
+            into, out = ((stage + 1, stage), (stage, stage - 1))
+        return [(kind, *pair, number) if min(pair) >= 0
+                and max(pair) < stages else None for pair in (into, out)]
+
+    def channel(message):
+        kind, sender, receiver, _ = message
+        return kind, sender % groups, receiver % groups
+
+    sent, expected, every = {}, {}, []  # lists of messages by channel
+    for group, order in enumerate(orders):
+        every.append([ends(kind, group, chunk, number)
+                      for kind, chunk, number in order])
+        for into, _ in every[-1]:
+            if into:
+                sent.setdefault(channel(into), [])
+                expected.setdefault(channel(into), []).append(into)
+    begun = dict.fromkeys(expected, 1)
+
+    def run(group):
+        """Do the passes of a group; yields where it has to wait."""
+        for into, out in every[group]:
+            if into:
+                at = expected[channel(into)].index(into)
+                while len(sent[channel(into)]) <= at:
+                    yield
+                begun[channel(into)] = at + 2
+            if out:
+                while begun[channel(out)] < len(sent[channel(out)]):
+                    yield
+                sent[channel(out)].append(out)
+
+    waiting = [run(group) for group in range(groups)]
+    while waiting:
+        before = sum(map(len, sent.values())), sum(begun.values())
+        still = [of for of in waiting if next(of, "done") != "done"]
+        after = sum(map(len, sent.values())), sum(begun.values())
+        assert len(still) < len(waiting) or before != after, (
+            groups, chunks, sent)
+        waiting = still
+    assert sent == expected, (groups, chunks)
+
+
+@case
+def interleaved_pipelines_of_two_groups_and_of_three():
+    reference = alone(STEPS)
+    for plan in (
+            [_interleaved(2, 4, 2, [0], [1])],
+            [_interleaved(1, 6, 2, [2], [0], [1]),
+             pipeline(2, 1, stage([3], 0, 5))],
+            [_interleaved(1, 4, 2, [4, 2], [0]),
+             _interleaved(2, 2, 3, [1], [3])]):
+        close(trained(plan_file(*plan, schedule="interleaved")), reference,
+              plan)
+    close(trained(PLANS / "interleaved.json"), reference)
 
 
 # -- experts ------------------------------------------------------------------
