@@ -53,6 +53,19 @@ def read_page():
     return versions, programs
 
 
+def default_site(versions):
+    """Beside that of sys.prefix; another one for other versions."""
+    key = hashlib.sha256(repr((versions, WITH_TORCH, OTHERS)).encode())
+    return os.path.join(os.path.dirname(sys.prefix),
+                        "frameworks-" + key.hexdigest()[:12])
+
+
+def installed():
+    """Whether a folder has them, and which one it is."""
+    site = default_site(read_page()[0])
+    return os.path.exists(os.path.join(site, "ready")), site
+
+
 def install(site, versions):
     wanted = [f"{PACKAGES[name]}=={versions[name]}" for name in versions]
     for more in (["--no-deps", *wanted, *WITH_TORCH], OTHERS):
@@ -100,9 +113,7 @@ def run(name, program, backend, site):
 def main():
     versions, programs = read_page()
     parser = argparse.ArgumentParser()
-    key = hashlib.sha256(repr((versions, WITH_TORCH, OTHERS)).encode())
-    parser.add_argument("--site", default=os.path.join(
-        os.path.dirname(sys.prefix), "frameworks-" + key.hexdigest()[:12]))
+    parser.add_argument("--site", default=default_site(versions))
     parser.add_argument("frameworks", nargs="*", default=list(programs),
                         metavar="FRAMEWORK", help=", ".join(programs))
     options = parser.parse_args()
