@@ -131,6 +131,14 @@ class Text:
         return self.text[at], self.text[at + 1]
 
 
+def model_of(characters):
+    """The sizes, for dicomm-plan."""
+    return {"name": "hetero_gpt", "num_hidden_layers": BLOCKS,
+            "hidden_size": HIDDEN, "num_attention_heads": HEADS,
+            "intermediate_size": 4 * HIDDEN, "gated": False,
+            "vocab_size": characters, "dtype": "float32"}
+
+
 def optimizer_of(parameters):
     return torch.optim.AdamW(parameters, lr=3e-3, eps=1e-6)
 
@@ -200,10 +208,7 @@ class Timing:
         if os.environ["RANK"] != "0":
             return
         with open(f"{file}.model", "w") as out:
-            json.dump({"name": "hetero_gpt", "num_hidden_layers": BLOCKS,
-                       "hidden_size": HIDDEN, "num_attention_heads": HEADS,
-                       "intermediate_size": 4 * HIDDEN, "gated": False,
-                       "vocab_size": characters, "dtype": "float32"}, out)
+            json.dump(model_of(characters), out)
             out.write("\n")
 
 

@@ -39,6 +39,11 @@ mkdir -p "$out/source" &&
 		"$out/source" || exit 1
 
 bad=0
+# The frameworks take a gigabyte, and minutes. Models of one of them are tested
+# below.
+if [ "$DICOMM_TEST_LONG" = 1 ]; then
+	"$python" "$top/python/tests/frameworks.py" || [ $? = 77 ] || bad=1
+fi
 if [ "$DICOMM_TEST_SHORT" = 1 ]; then
 	set -- operations
 else
@@ -75,11 +80,6 @@ else
 	echo "not ok examples/hetero_gpt.py"
 	cat "$out/log"
 	bad=1
-fi
-
-# The frameworks take a gigabyte, and minutes.
-if [ "$DICOMM_TEST_LONG" = 1 ]; then
-	"$python" "$top/python/tests/frameworks.py" || [ $? = 77 ] || bad=1
 fi
 
 # Its profile is one that dicomm-plan takes, if this build has that.
