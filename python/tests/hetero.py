@@ -304,6 +304,20 @@ def _simulate(orders, chunks):
 
 
 @case
+def what_interleaved_plans_cannot_do_is_refused():
+    for more, words in (({"asynchronous": False}, "asynchronous False: wanted"
+                         " True with the schedule 'interleaved'"),
+                        ({"ahead": 1}, "ahead 1: wanted 0 with the")):
+        try:
+            hetero.Trainer(hetero.read_plan(PLANS / "interleaved.json"), [],
+                           None, (), **more)
+        except ValueError as error:
+            assert words in str(error), error
+            continue
+        raise AssertionError(f"{more} are taken")
+
+
+@case
 def interleaved_pipelines_of_two_groups_and_of_three():
     reference = alone(STEPS)
     for plan in (

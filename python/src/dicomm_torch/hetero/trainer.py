@@ -58,12 +58,12 @@ class Trainer:
         ahead = plan.ahead if ahead is None else ahead
         if ahead < 0:
             raise ValueError(f"ahead {ahead}: wanted 0 or more")
-        if plan.schedule == "interleaved" and (ahead or not asynchronous):
-            # Blocking ranks of several stages would wait for one another.
-            name, value, wanted = (("ahead", ahead, 0) if ahead else
-                                   ("asynchronous", asynchronous, True))
-            raise ValueError(f"{name} {value}: wanted {wanted} with the"
-                             f" schedule {plan.schedule!r}")
+        for name, value, wanted in (("ahead", ahead, 0),
+                                    # Blocking ranks would wait for each other.
+                                    ("asynchronous", asynchronous, True)):
+            if plan.schedule == "interleaved" and value != wanted:
+                raise ValueError(f"{name} {value}: wanted {wanted} with the"
+                                 f" schedule {plan.schedule!r}")
         group = group or dist.group.WORLD
         self._home = getattr(group, "_communicator", None)
         if self._home is None:
