@@ -946,6 +946,9 @@ def _refused_takes(store, rank, n, plan, folder):
     optimizer.step()
     take(optimizer)
     take()
+    # The next one fails at once, and aborts what another rank has under way.
+    store.set(f"taken{rank}", "")
+    store.wait([f"taken{other}" for other in range(n)])
     try:
         trainer.save_distributed(folder, optimizer)
     except hetero.StageError as error:
