@@ -51,6 +51,7 @@ enum {
 	ROUNDS,
 	SEED,
 	JOBS,
+	KEEP,
 	SCHEDULE,
 	OVERLAP,
 	AHEAD,
@@ -92,6 +93,7 @@ static const unsigned used_by[OPTIONS] = {
 	[ROUNDS] = SEARCHES,
 	[SEED] = SEARCHES,
 	[JOBS] = SEARCHES,
+	[KEEP] = SEARCH,
 	[SCHEDULE] = PLANS | SEARCH,
 	[OVERLAP] = PLANS | SEARCH,
 	[AHEAD] = PLANS | SEARCH,
@@ -371,6 +373,7 @@ static bool add_argument(struct options *o, const char *text)
 bool options_read(struct options *o, int argc, char **argv, int *status)
 {
 	*o = (struct options){.rounds = 64,
+			      .keep = 1,
 			      .seed = 1,
 			      .jobs = 1,
 			      .ahead = -1,
@@ -421,6 +424,9 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		{"seed", '\0', POPT_ARG_INT, &o->seed, SEED,
 		 "of random choices", "N"},
 		{"jobs", 'j', POPT_ARG_INT, &o->jobs, JOBS, "threads (1)", "N"},
+		{"keep", '\0', POPT_ARG_INT, &o->keep, KEEP,
+		 "write the N best plans: FILE.json, FILE.2.json and so on",
+		 "N"},
 		{"schedule", '\0', POPT_ARG_STRING, NULL, SCHEDULE,
 		 "1f1b or gpipe (that of the plan)", "NAME"},
 		{"overlap", '\0', POPT_ARG_STRING, NULL, OVERLAP,

@@ -24,6 +24,7 @@ struct options {
 	char *space;     /* owned; "type", "device", "auto", "every" */
 	double budget_s; /* 0: as many rounds as `rounds` says */
 	int rounds, seed, jobs;
+	int keep;        /* plans that search writes */
 	char *lost;      /* owned; of replan */
 	char *objective; /* owned; NULL: time */
 	int max_devices; /* limits; 0: none */

@@ -3,6 +3,7 @@
 #include "planner/search/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,42 +49,99 @@ static bool check_objective(const struct search *s)
 	return false;
 }
 
-/* Nothing that differs from run to run: the same search, the same file. */
+/* Plan n, from 1. Nothing that differs from run to run: the same search, the
+ * same file. */
 static json_t *found_json(const struct options *o, const struct job *job,
-			  const struct search_found *f)
+			  const struct search_found *f, int n)
 {
-	json_t *j = plan_json(&f->plan);
+	const struct search_other best = {f->plan, f->cost, f->from};
+	const struct search_other *k = n == 1 ? &best : &f->other[n - 2];
+	json_t *j = plan_json(&k->plan);
 
 	json_object_set_new(j, "found",
-			    json_pack("{s:s, s:i, s:i}", "space", f->from,
+			    json_pack("{s:s, s:i, s:i}", "space", k->from,
 				      "seed", o->seed, "rounds", o->rounds));
 	json_object_set_new(j, "predicted",
-			    report_json(job, &f->plan, &f->cost));
+			    report_json(job, &k->plan, &k->cost));
 	return j;
 }
 
-static bool write_plan(const struct options *o, const struct job *job,
-		       const struct search_found *f)
+/* The name of plan n: a.json, a.2.json, a.3.json; of a: a, a.2. Owned by the
+ * caller; NULL: no memory. */
+static char *name_plan(const char *out, int n)
 {
-	json_t *j = found_json(o, job, f);
+	const char *end = strrchr(out, '.');
+	char *name;
+	int len;
+
+	if (n == 1)
+		return strdup(out);
+	if (!end || strcmp(end, ".json"))
+		end = out + strlen(out);
+	len = asprintf(&name, "%.*s.%d%s", (int)(end - out), out, n, end);
+	return len < 0 ? NULL : name;
+}
+
+/* Takes j over. */
+static bool write_json(json_t *j, const char *file)
+{
 	bool good =
-		j && !json_dump_file(j, o->out,
+		j && !json_dump_file(j, file,
 				     JSON_INDENT(1) | JSON_REAL_PRECISION(12));
 
 	if (!good)
-		input_complain("%s: could not be written: %m", o->out);
+		input_complain("%s: could not be written: %m", file);
 	json_decref(j);
+	return good;
+}
+
+/* All that were asked for. A plan of an earlier search that would stay beside
+ * them, where fewer were found, is removed. */
+static bool write_plans(const struct options *o, const struct job *job,
+			const struct search_found *f)
+{
+	bool good = true;
+
+	for (int n = 1; n <= o->keep && good; n++) {
+		char *file = name_plan(o->out, n);
+
+		if (!file)
+			return false;
+		if (n <= f->others + 1)
+			good = write_json(found_json(o, job, f, n), file);
+		else
+			unlink(file);
+		free(file);
+	}
 	return good;
 }
 
 static void print_json(const struct options *o, const struct job *job,
 		       const struct search_found *f)
 {
-	json_t *j = found_json(o, job, f);
+	json_t *j = found_json(o, job, f, 1);
 
 	json_dumpf(j, stdout, JSON_INDENT(1));
 	printf("\n");
 	json_decref(j);
+}
+
+static void print_written(const struct options *o, const struct search_found *f)
+{
+	int n = f->others + 1 < o->keep ? f->others + 1 : o->keep;
+	char *last = name_plan(o->out, n);
+
+	printf("written to %s%s%s", o->out, n > 1 ? " to " : "",
+	       n > 1 && last ? last : "");
+	for (int i = 0; i < n && n > 1; i++)
+		printf("%s %.4f", i ? "," : ", steps of",
+		       i ? f->other[i - 1].cost.step : f->cost.step);
+	printf("%s\n", n > 1 ? " s" : "");
+	if (n < o->keep)
+		printf("no more than %d plans of unlike steps were found, %d "
+		       "were wanted\n",
+		       n, o->keep);
+	free(last);
 }
 
 static void print_found(const struct options *o, struct job *j,
@@ -91,7 +149,7 @@ static void print_found(const struct options *o, struct job *j,
 {
 	const struct report_entry both[] = {
 		{"best", j, &f->plan, &f->cost},
-		{"runner-up", j, &f->second, &f->second_cost}};
+		{"runner-up", j, &f->other[0].plan, &f->other[0].cost}};
 
 	printf("%ld drafts in %.2f s, the first possible one after %.3f s; "
 	       "best of space %s\n",
@@ -101,12 +159,28 @@ static void print_found(const struct options *o, struct job *j,
 		       o->objective ? o->objective : "time", f->sets);
 	report_cost(stdout, j, &f->plan, &f->cost);
 	report_stages(stdout, j, &f->plan, &f->cost);
-	if (f->second.pipelines) {
+	if (f->others) {
 		printf("why the runner-up lost:\n");
 		report_compare(stdout, both, 2);
 	}
 	if (o->out)
-		printf("written to %s\n", o->out);
+		print_written(o, f);
+}
+
+static bool check_keep(const struct options *o, const struct search *s)
+{
+	if (o->keep < 1 || o->keep > SEARCH_PLANS)
+		input_complain("--keep: %d: wanted a whole number from 1 to %d",
+			       o->keep, SEARCH_PLANS);
+	else if (o->keep > 1 && !o->out)
+		input_complain("--keep: %d: wanted with --out", o->keep);
+	else if (o->keep > 1 && !search_is_plain(s))
+		input_complain("--keep: %d: wanted without --objective and "
+			       "limits: others are kept by time",
+			       o->keep);
+	else
+		return true;
+	return false;
 }
 
 static bool check_ahead(const struct search *s)
@@ -156,6 +230,7 @@ static struct search search_of(const struct options *o, struct job *j)
 		.rounds = o->rounds,
 		.budget_s = o->budget_s,
 		.seed = o->seed,
+		.keep = o->keep > 1 ? o->keep : 2,
 		.jobs = o->jobs,
 		.by_memory = o->by_memory,
 		.objective = objective_of(o),
@@ -172,14 +247,14 @@ int search_command(const struct options *o, struct job *j)
 	struct search_found f;
 	int status = 0;
 
-	if (!check_ahead(&s) || !check_experts(&s) || !check_objective(&s) ||
-	    !search_has_prices(&s))
+	if (!check_keep(o, &s) || !check_ahead(&s) || !check_experts(&s) ||
+	    !check_objective(&s) || !search_has_prices(&s))
 		return 6;
 	if (!search_run(&s, &f))
 		return 7;
 	if (s.progress)
 		fprintf(stderr, "\n");
-	if (o->out && !write_plan(o, j, &f))
+	if (o->out && !write_plans(o, j, &f))
 		status = 1;
 	else if (o->json)
 		print_json(o, j, &f);
@@ -245,7 +320,7 @@ int search_replan_command(const struct options *o, struct job *j,
 		return 7;
 	if (s.progress)
 		fprintf(stderr, "\n");
-	if (o->out && !write_plan(o, j, &f))
+	if (o->out && !write_plans(o, j, &f))
 		status = 1;
 	else if (o->json)
 		print_json(o, j, &f);

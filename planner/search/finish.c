@@ -32,34 +32,51 @@ double search_step(const struct search *s, const struct drafting *g,
 	return step;
 }
 
-/* Takes both over. */
-static void take(struct search_found *out, struct plan *p, struct cost *c,
-		 const char *from)
+/* Of plans that are as good, one is told of. */
+#define AS_GOOD 1e-6
+
+static void drop(struct search_other *k)
 {
-	bool first =
-		c->fits && (!out->plan.pipelines || c->step < out->cost.step);
+	plan_close(&k->plan);
+	cost_free(&k->cost);
+}
 
-	if (first) {
-		struct plan was = out->plan;
-		struct cost was_cost = out->cost;
+/* Into the list of so many others, sorted; takes k over. */
+static void take_other(struct search_found *out, int most,
+		       struct search_other *k)
+{
+	double step = k->cost.step;
+	int at = out->others;
+	bool known = step <= out->cost.step * (1 + AS_GOOD);
 
+	for (int i = 0; i < out->others; i++)
+		known |= fabs(step / out->other[i].cost.step - 1) <= AS_GOOD;
+	while (at > 0 && out->other[at - 1].cost.step > step)
+		at--;
+	if (known || at >= most) {
+		drop(k);
+		return;
+	}
+	if (out->others == most)
+		drop(&out->other[--out->others]);
+	for (int i = out->others++; i > at; i--)
+		out->other[i] = out->other[i - 1];
+	out->other[at] = *k;
+}
+
+void search_take(const struct search *s, struct search_found *out,
+		 struct plan *p, struct cost *c, const char *from)
+{
+	struct search_other k = {*p, *c, from};
+
+	if (!out->plan.pipelines || c->step < out->cost.step) {
+		k = (struct search_other){out->plan, out->cost, out->from};
 		out->plan = *p;
 		out->cost = *c;
 		out->from = from;
-		*p = was;
-		*c = was_cost;
 	}
-	/* Of plans that are as good, one is told of. */
-	if (p->pipelines && c->fits && c->step > out->cost.step * (1 + 1e-6) &&
-	    (!out->second.pipelines || c->step < out->second_cost.step)) {
-		plan_close(&out->second);
-		cost_free(&out->second_cost);
-		out->second = *p;
-		out->second_cost = *c;
-		return;
-	}
-	plan_close(p);
-	cost_free(c);
+	if (k.plan.pipelines)
+		take_other(out, s->keep - 1, &k);
 }
 
 /* ---- better plans nearby ---- */
@@ -183,25 +200,29 @@ static bool polish(const struct search *s, struct plan *p, struct cost *c)
 	return !k.bad;
 }
 
-/* Simulates the plan of a draft, polished or as it is. */
+/* Simulates the plan of a draft, polished or as it is; *best is the better one
+ * of that and what it was. */
 static bool simulate(const struct search *s, const struct drafting *g,
-		     const struct draft *d, const char *from, bool polished,
-		     struct search_found *out)
+		     const struct draft *d, bool polished,
+		     struct search_other *best)
 {
-	struct plan p;
-	struct cost c;
+	struct search_other k = {.from = best->from};
+	bool good = draft_plan(g, d, &k.plan);
 
-	if (!draft_plan(g, d, &p) || !cost_of(s->job, &p, NULL, NULL, &c)) {
-		plan_close(&p);
+	good = good && cost_of(s->job, &k.plan, NULL, NULL, &k.cost);
+	if (!good) {
+		plan_close(&k.plan);
 		return false;
 	}
-	if (polished && !polish(s, &p, &c)) {
-		plan_close(&p);
-		cost_free(&c);
-		return false;
+	good = !polished || polish(s, &k.plan, &k.cost);
+	if (good && k.cost.fits &&
+	    (!best->plan.pipelines || k.cost.step < best->cost.step)) {
+		drop(best);
+		*best = k;
+	} else {
+		drop(&k);
 	}
-	take(out, &p, &c, from);
-	return true;
+	return good;
 }
 
 bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
@@ -212,7 +233,8 @@ bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
 	struct drafting was = *g;
 	double best = INFINITY, slack = 1;
 	int zero = d->zero;
-	bool good = simulate(s, g, d, from, false, out);
+	struct search_other found = {.from = from};
+	bool good = simulate(s, g, d, false, &found);
 
 	for (int z = was.zero; z <= was.zero_most && good; z++) {
 		for (size_t k = 0; k < 4 && good; k++) {
@@ -238,11 +260,16 @@ bool search_finish(const struct search *s, struct drafting *g, struct draft *d,
 		g->slack = slack;
 		g->zero = g->zero_most = zero;
 		draft_estimate(g, d);
-		good = simulate(s, g, d, from, true, out);
+		good = simulate(s, g, d, true, &found);
 	}
 	drafting_forget(g);
 	g->slack = was.slack;
 	g->zero = was.zero;
 	g->zero_most = was.zero_most;
+	/* One plan of each draft: more of them would be alike. */
+	if (good && found.plan.pipelines)
+		search_take(s, out, &found.plan, &found.cost, from);
+	else
+		drop(&found);
 	return good;
 }

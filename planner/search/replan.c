@@ -448,10 +448,9 @@ bool replan_run(const struct search *s, const struct plan *old,
 		good = add(&k, &out->plan);
 		out->plan = (struct plan){0};
 	}
-	if (good && out->second.pipelines) {
-		good = add(&k, &out->second);
-		out->second = (struct plan){0};
-		cost_free(&out->second_cost);
+	for (int i = 0; i < out->others && good; i++) {
+		good = add(&k, &out->other[i].plan);
+		out->other[i].plan = (struct plan){0};
 	}
 	k.searched = k.n;
 	for (int how = 0; how < REPAIRS && good; how++)

@@ -380,7 +380,11 @@ static bool search_drafts(const struct search *s, struct search_found *out)
 	if (good && climbs) {
 		good = choose(&c, sizes[size].climbed) && climb_all(&c, out);
 	}
-	good = good && finish(&c, sizes[size].finished, out);
+	good = good &&
+	       finish(&c,
+		      s->keep > sizes[size].finished ? s->keep
+						     : sizes[size].finished,
+		      out);
 	close_crew(&c);
 	return good;
 }
@@ -402,8 +406,10 @@ bool search_spaces(const struct search *s, struct search_found *out)
 void search_free(struct search_found *f)
 {
 	plan_close(&f->plan);
-	plan_close(&f->second);
 	cost_free(&f->cost);
-	cost_free(&f->second_cost);
+	for (int i = 0; i < f->others; i++) {
+		plan_close(&f->other[i].plan);
+		cost_free(&f->other[i].cost);
+	}
 	*f = (struct search_found){0};
 }

@@ -32,6 +32,7 @@ struct search {
 	int rounds;      /* of moves, for each start */
 	double budget_s; /* above 0: rounds until then */
 	int seed, jobs;
+	int keep;       /* plans that are wanted, the best included */
 	bool by_memory; /* layers by memory, to compare with */
 	enum search_objective objective;
 	/* Of the plan, at most; 0: any. */
@@ -42,9 +43,18 @@ struct search {
 	void *ctx;
 };
 
+#define SEARCH_PLANS 16 /* that may be kept */
+
 struct search_found {
-	struct plan plan, second; /* second.pipelines 0: there is none */
-	struct cost cost, second_cost;
+	struct plan plan;
+	struct cost cost;
+	/* The next best, fastest first: no two take equally long. */
+	struct search_other {
+		struct plan plan;
+		struct cost cost;
+		const char *from;
+	} other[SEARCH_PLANS - 1];
+	int others;
 	const char *from; /* the space of the best */
 	long drafts;      /* looked at */
 	int sets;         /* of devices, likewise; 0: all of them */
@@ -58,6 +68,9 @@ struct search_found {
  */
 bool search_run(const struct search *s, struct search_found *out);
 void search_free(struct search_found *f);
+/* Takes a plan that fits, and its cost, over: `from` is its space. */
+void search_take(const struct search *s, struct search_found *out,
+		 struct plan *p, struct cost *c, const char *from);
 
 /* ---- other objectives than time ---- */
 

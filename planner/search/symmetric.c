@@ -60,16 +60,8 @@ static bool try(const struct search *s, int tp, int pp, int batch,
 	out->drafts++;
 	if (good && !check_plan(s->job, &p, ignore, NULL) &&
 	    cost_of(s->job, &p, NULL, NULL, &c)) {
-		if (!out->plan.pipelines || c.step < out->cost.step) {
-			plan_close(&out->second);
-			cost_free(&out->second_cost);
-			out->second = out->plan;
-			out->second_cost = out->cost;
-			out->plan = p;
-			out->cost = c;
-			return true;
-		}
-		cost_free(&c);
+		search_take(s, out, &p, &c, "symmetric");
+		return true;
 	}
 	plan_close(&p);
 	return good;
@@ -98,7 +90,6 @@ bool search_symmetric(const struct search *s, struct search_found *out)
 	int first = s->zero < 0 ? 0 : s->zero, last = s->zero < 0 ? 3 : first;
 	int batches = search_batches(s, batch);
 
-	out->from = "symmetric";
 	for (int tp = 1; tp <= ranks; tp++) {
 		for (int pp = 1; pp <= ranks / tp; pp++) {
 			int dp = ranks / tp / pp;

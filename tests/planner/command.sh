@@ -68,6 +68,34 @@ for schedule in 1f1b gpipe; do
 		says "step "
 	done
 done
+# Several plans, the best one first, are those that a trial would run.
+echo stale >"$work/best.9.json"
+echo stale >"$work/best.8.json"
+run 0 search "$@" -g 96 -s 2048 --rounds 4 --seed 3 --keep 3 \
+	-o "$work/best.json"
+says "best.3.json, steps of"
+last=0
+for kept in best best.2 best.3; do
+	run 0 simulate "$@" --plan "$work/$kept.json" --json
+	step=$(sed -n 's/.*"step_s": \([0-9.]*\).*/\1/p' "$work/out")
+	awk -v a="$last" -v b="$step" 'BEGIN { exit !(a < b) }' ||
+		fail "$kept.json: $step s, the one before $last s"
+	last=$step
+done
+cmp "$work/plan.json" "$work/best.json" || fail "--keep: another best plan"
+run 0 search "$@" -g 96 -s 2048 --symmetric --micro-batch 16 --keep 8 \
+	-o "$work/best.json"
+says "were wanted"
+[ ! -e "$work/best.8.json" ] || fail "a plan of an earlier search stayed"
+[ -e "$work/best.9.json" ] || fail "what was not to be written is gone"
+run 6 search "$@" -g 96 -s 2048 --keep 3
+says "--keep: 3: wanted with --out"
+run 6 search "$@" -g 96 -s 2048 --keep 17 -o "$work/x.json"
+says "--keep: 17: wanted a whole number from 1 to 16"
+run 6 search "$@" -g 96 -s 2048 --keep 2 --max-devices 3 -o "$work/x.json"
+says "--keep: 2: wanted without --objective and limits"
+run 6 replan "$@" --keep 2 --lost 0 --plan "$work/plan.json"
+says "--keep: not an option of replan, but of search"
 # As trainers take them, unless it is said otherwise.
 grep -q '"zero": 0' "$work/plan.json" || fail "a plan with ZeRO"
 run 0 search "$@" -g 96 -s 2048 --rounds 4 --zero any -o "$work/any.json"
