@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Test the backend: run.py [operations] [clients] [failures] [hetero] [comms]
-[transports], all by default.
+"""Test the backend: run.py [operations] [clients] [failures] [hetero] [ends]
+[comms] [transports], all by default.
 
 Prints a line for each case and, last, how many passed. The status is 0 if all
 did. LIBDICOMM_FILE says which libdicomm is tested.
@@ -88,6 +88,12 @@ def hetero():
     each(hetero, "hetero")
 
 
+def ends():
+    import ends
+
+    each(ends, "end")
+
+
 def comms():
     import comms
 
@@ -101,7 +107,8 @@ def transports():
 
 
 PARTS = {"operations": operations, "clients": clients, "failures": failures,
-         "hetero": hetero, "comms": comms, "transports": transports}
+         "hetero": hetero, "ends": ends, "comms": comms,
+         "transports": transports}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

@@ -104,6 +104,7 @@ class Trainer:
         except dist.DistBackendError as error:
             # A rank that has done its part may have failed in a step since.
             raise self._inquest.hold(error, self._abort) from error
+        self._inquest.open()
         self.align()
 
     # -- what this rank holds ----------------------------------------------
@@ -691,3 +692,4 @@ class Trainer:
             if plan:
                 plan.close()
         self._boundaries.close()
+        self._inquest.close()
