@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Test the backend: run.py [operations] [clients] [failures] [hetero] [ends]
-[comms] [transports], all by default.
+[trial] [comms] [transports], all by default.
 
 Prints a line for each case and, last, how many passed. The status is 0 if all
 did. LIBDICOMM_FILE says which libdicomm is tested.
@@ -94,6 +94,12 @@ def ends():
     each(ends, "end")
 
 
+def trial():
+    import trial
+
+    each(trial, "trial")
+
+
 def comms():
     import comms
 
@@ -107,7 +113,7 @@ def transports():
 
 
 PARTS = {"operations": operations, "clients": clients, "failures": failures,
-         "hetero": hetero, "ends": ends, "comms": comms,
+         "hetero": hetero, "ends": ends, "trial": trial, "comms": comms,
          "transports": transports}
 
 if __name__ == "__main__":

@@ -98,5 +98,26 @@ if [ -x "$build/dicomm-plan" ] && [ -e "$out/profile.json" ]; then
 		cat "$out/log"
 		bad=1
 	fi
+
+	# The best plans of a search, tried.
+	echo '{"num_hidden_layers": 4, "hidden_size": 32, "vocab_size": 64,' \
+		'"num_attention_heads": 4, "intermediate_size": 128,' \
+		'"gated": false, "dtype": "float32"}' >"$out/config.json"
+	if "$build/dicomm-plan" search --cluster "$out/cluster.json" \
+		--model "$out/config.json" -g 8 -s 32 --rounds 4 --keep 2 \
+		-o "$out/plan.json" >"$out/log" 2>&1 &&
+		"$folder/bin/torchrun" --standalone --nproc-per-node 4 \
+			-m dicomm_torch.hetero.trial --steps 2 \
+			--plans "$out/plan.json" "$out/plan.2.json" \
+			--model "$out/config.json" --results "$out/results" \
+			-o "$out/best.json" >"$out/log" 2>&1 &&
+		grep -q '^ 2 .*plan' "$out/log" &&
+		grep -q '"measured"' "$out/best.json"; then
+		echo "ok a trial of its plans: $(grep '^the order' "$out/log")"
+	else
+		echo "not ok a trial of its plans"
+		cat "$out/log"
+		bad=1
+	fi
 fi
 exit $bad
