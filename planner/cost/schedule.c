@@ -5,14 +5,17 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "planner/cost/order.h"
+
 enum what { FORWARD, BACKWARD, TAKE, GIVE, TAKE_BACK, GIVE_BACK };
 
-/* What a stage does next; micro-batch and kind in one number. */
+/* What a team of devices does next, and for which of its stages. */
 struct op {
-	int micro_batch;
+	int stage, micro_batch;
 	enum what what;
 };
 
+/* A team: it does one thing at a time. */
 struct actor {
 	struct op *op; /* [ops] */
 	int ops, at;
@@ -20,8 +23,10 @@ struct actor {
 	bool waits; /* for the other side of a message */
 	bool gives; /* the result of the pass before `at`, when its time comes
 		     */
-	int pipeline, stage;
-	double *came;      /* [micro-batch]: activation; INFINITY: not yet */
+	int pipeline;
+	int stage, teams; /* it has stages `stage`, stage + teams, ... */
+	/* [chunk * micro-batches + micro-batch] */
+	double *came;      /* activation; INFINITY: not yet */
 	double *came_back; /* gradient */
 };
 
@@ -43,7 +48,7 @@ struct simulation {
 
 static void push_op(struct actor *a, enum what what, int micro_batch)
 {
-	a->op[a->ops++] = (struct op){micro_batch, what};
+	a->op[a->ops++] = (struct op){a->stage, micro_batch, what};
 }
 
 /*
@@ -120,6 +125,30 @@ static void order_gpipe(struct actor *a, int n, int m)
 	}
 }
 
+/* Of n stages. */
+static void order_chunks(struct actor *a, int n, int m)
+{
+	int chunks = n / a->teams;
+
+	for (int k = 0; k < 2 * chunks * m; k++) {
+		struct order_pass x =
+			order_interleaved(a->stage, a->teams, chunks, m, k);
+		int s = x.chunk * a->teams + a->stage;
+		struct op op = {s, x.micro_batch, FORWARD};
+
+		if (x.forward ? s > 0 : s < n - 1) {
+			op.what = x.forward ? TAKE : TAKE_BACK;
+			a->op[a->ops++] = op;
+		}
+		op.what = x.forward ? FORWARD : BACKWARD;
+		a->op[a->ops++] = op;
+		if (x.forward ? s < n - 1 : s > 0) {
+			op.what = x.forward ? GIVE : GIVE_BACK;
+			a->op[a->ops++] = op;
+		}
+	}
+}
+
 /* ---- the earliest actor ---- */
 
 static bool before(const struct simulation *s, int a, int b)
@@ -165,9 +194,9 @@ static int heap_pop(struct simulation *s)
 /* ---- what happens ---- */
 
 static void show(const struct simulation *s, const struct actor *a, char what,
-		 int micro_batch, double begin, double end)
+		 struct op op, double begin, double end)
 {
-	struct schedule_event e = {a->pipeline, a->stage, micro_batch,
+	struct schedule_event e = {a->pipeline, op.stage, op.micro_batch,
 				   what,        begin,    end};
 
 	if (s->tell)
@@ -175,9 +204,28 @@ static void show(const struct simulation *s, const struct actor *a, char what,
 }
 
 static struct schedule_stage *stage_of(const struct simulation *s,
-				       const struct actor *a)
+				       const struct actor *a, struct op op)
 {
-	return &s->pipeline[a->pipeline].stage[a->stage];
+	return &s->pipeline[a->pipeline].stage[op.stage];
+}
+
+/* Who has the stage after that of op, or the one before it. */
+static struct actor *neighbour(const struct simulation *s,
+			       const struct actor *a, struct op op, bool after)
+{
+	int stage = after ? op.stage + 1 : op.stage - 1;
+
+	return &s->actor[s->first[a->pipeline] + stage % a->teams];
+}
+
+/* Where such a message is waited for: its activation or gradient. */
+static double *came_to(const struct simulation *s, struct actor *a, int stage,
+		       int micro_batch, bool forward)
+{
+	int at = stage / a->teams * s->pipeline[a->pipeline].micro_batches +
+		 micro_batch;
+
+	return forward ? &a->came[at] : &a->came_back[at];
 }
 
 /* When a message may begin that is ready at `ready`; takes the ways. The
@@ -208,22 +256,22 @@ static double book(struct simulation *s, const struct schedule_stage *from,
 	return begin;
 }
 
-/* An activation goes from stage `a` on, or a gradient back. */
+/* An activation goes from the stage of op on, or a gradient back. */
 static double send(struct simulation *s, const struct actor *a, bool forward,
-		   int micro_batch, double ready)
+		   struct op op, double ready)
 {
-	struct schedule_stage *st = stage_of(s, a);
+	struct schedule_stage *st = stage_of(s, a, op);
 	struct schedule_stage *to = forward ? st + 1 : st - 1;
 	double begin = book(s, st, to, forward, ready);
 	double end = begin + (forward ? st->send : to->back);
 
-	show(s, a, forward ? 's' : 'g', micro_batch, begin, end);
+	show(s, a, forward ? 's' : 'g', op, begin, end);
 	return end;
 }
 
 static void compute(struct simulation *s, struct actor *a, struct op op)
 {
-	struct schedule_stage *st = stage_of(s, a);
+	struct schedule_stage *st = stage_of(s, a, op);
 	bool forward = op.what == FORWARD;
 	double seconds = forward ? st->forward : st->backward;
 	double begin = a->now;
@@ -232,7 +280,7 @@ static void compute(struct simulation *s, struct actor *a, struct op op)
 	st->busy += seconds;
 	if (!forward)
 		st->end = a->now;
-	show(s, a, forward ? 'F' : 'B', op.micro_batch, begin, a->now);
+	show(s, a, forward ? 'F' : 'B', op, begin, a->now);
 	a->gives = !s->blocking && !s->eager;
 }
 
@@ -249,17 +297,16 @@ static void give(struct simulation *s, struct actor *a, struct op op)
 {
 	bool forward = op.what == FORWARD;
 
+	int to = forward ? op.stage + 1 : op.stage - 1;
+	struct actor *b;
+
 	a->gives = false;
-	if (forward && a->stage + 1 < s->pipeline[a->pipeline].stages) {
-		a[1].came[op.micro_batch] =
-			send(s, a, true, op.micro_batch, a->now);
-		wake(s, a + 1);
-	}
-	if (!forward && a->stage > 0) {
-		a[-1].came_back[op.micro_batch] =
-			send(s, a, false, op.micro_batch, a->now);
-		wake(s, a - 1);
-	}
+	if (to < 0 || to >= s->pipeline[a->pipeline].stages)
+		return;
+	b = neighbour(s, a, op, forward);
+	*came_to(s, b, to, op.micro_batch, forward) =
+		send(s, a, forward, op, a->now);
+	wake(s, b);
 }
 
 /* Both are there: they go on together when it is through. */
@@ -284,11 +331,11 @@ static bool meet(struct simulation *s, struct actor *a, struct op op)
 	    theirs.micro_batch != op.micro_batch || !b->waits)
 		return false;
 	sender = op.what == GIVE || op.what == GIVE_BACK ? a : b;
-	ready = fmax(a->now + stage_of(s, a)->side,
-		     b->now + stage_of(s, b)->side);
-	end = send(s, sender, forward, op.micro_batch, ready);
-	stage_of(s, a)->moving += end - a->now;
-	stage_of(s, b)->moving += end - b->now;
+	ready = fmax(a->now + stage_of(s, a, op)->side,
+		     b->now + stage_of(s, b, theirs)->side);
+	end = send(s, sender, forward, sender == a ? op : theirs, ready);
+	stage_of(s, a, op)->moving += end - a->now;
+	stage_of(s, b, theirs)->moving += end - b->now;
 	a->now = b->now = end;
 	a->at++;
 	b->at++;
@@ -301,16 +348,17 @@ static bool meet(struct simulation *s, struct actor *a, struct op op)
 static void push(struct simulation *s, struct actor *a, struct op op)
 {
 	bool forward = op.what == GIVE;
-	struct actor *b = forward ? a + 1 : a - 1;
-	struct schedule_stage *st = stage_of(s, a);
+	struct actor *b = neighbour(s, a, op, forward);
+	struct schedule_stage *st = stage_of(s, a, op);
 	double seconds = forward ? st->send : st[-1].back;
 	double room = forward ? st->send_room : st[-1].back_room;
-	double end = send(s, a, forward, op.micro_batch, a->now + st->side);
+	double end = send(s, a, forward, op, a->now + st->side);
 	double gone = end - seconds * room;
 
 	st->moving += gone - a->now;
 	a->now = gone;
-	(forward ? b->came : b->came_back)[op.micro_batch] = end;
+	*came_to(s, b, forward ? op.stage + 1 : op.stage - 1, op.micro_batch,
+		 forward) = end;
 	wake(s, b);
 }
 
@@ -333,14 +381,14 @@ static bool step(struct simulation *s, struct actor *a)
 	if (s->blocking)
 		return meet(s, a, op);
 	if (op.what == TAKE || op.what == TAKE_BACK) {
-		came = op.what == TAKE ? a->came[op.micro_batch]
-				       : a->came_back[op.micro_batch];
+		came = *came_to(s, a, op.stage, op.micro_batch,
+				op.what == TAKE);
 		if (isinf(came))
 			return false;
 		a->now = fmax(a->now, came);
 		if (s->eager) {
-			a->now += stage_of(s, a)->side;
-			stage_of(s, a)->moving += stage_of(s, a)->side;
+			a->now += stage_of(s, a, op)->side;
+			stage_of(s, a, op)->moving += stage_of(s, a, op)->side;
 		}
 	} else if (s->eager) {
 		push(s, a, op);
@@ -367,6 +415,26 @@ static void run(struct simulation *s)
 
 /* ---- from beginning to end ---- */
 
+static int teams_of(const struct schedule_pipeline *l)
+{
+	return l->stages / (l->interleave > 1 ? l->interleave : 1);
+}
+
+static void order(const struct simulation *s, struct actor *a,
+		  enum plan_schedule schedule)
+{
+	const struct schedule_pipeline *l = &s->pipeline[a->pipeline];
+
+	if (schedule == PLAN_GPIPE)
+		order_gpipe(a, l->stages, l->micro_batches);
+	else if (a->teams < l->stages)
+		order_chunks(a, l->stages, l->micro_batches);
+	else if (l->ahead && !s->blocking && !s->eager)
+		order_ahead(a, l->stages, l->micro_batches, l->ahead);
+	else
+		order_1f1b(a, l->stages, l->micro_batches);
+}
+
 static bool prepare(struct simulation *s, int pipelines, uint32_t places,
 		    enum plan_schedule schedule)
 {
@@ -374,7 +442,7 @@ static bool prepare(struct simulation *s, int pipelines, uint32_t places,
 
 	for (int p = 0; p < pipelines; p++) {
 		s->first[p] = n;
-		n += s->pipeline[p].stages;
+		n += teams_of(&s->pipeline[p]);
 	}
 	s->actors = n;
 	s->actor = calloc((size_t)n, sizeof(*s->actor));
@@ -389,13 +457,18 @@ static bool prepare(struct simulation *s, int pipelines, uint32_t places,
 		return false;
 	for (int p = 0; p < pipelines; p++) {
 		struct schedule_pipeline *l = &s->pipeline[p];
-		size_t m = (size_t)l->micro_batches;
+		int teams = teams_of(l);
+		size_t m = (size_t)(l->micro_batches * (l->stages / teams));
 
-		for (int i = 0; i < l->stages; i++) {
+		for (int i = 0; i < l->stages; i++)
+			l->stage[i].end = l->stage[i].busy =
+				l->stage[i].moving = 0;
+		for (int i = 0; i < teams; i++) {
 			struct actor *a = &s->actor[s->first[p] + i];
 
 			a->pipeline = p;
 			a->stage = i;
+			a->teams = teams;
 			a->op = malloc(6 * m * sizeof(*a->op));
 			a->came = malloc(2 * m * sizeof(*a->came));
 			if (!a->op || !a->came)
@@ -403,15 +476,7 @@ static bool prepare(struct simulation *s, int pipelines, uint32_t places,
 			a->came_back = a->came + m;
 			for (size_t k = 0; k < 2 * m; k++)
 				a->came[k] = INFINITY;
-			l->stage[i].end = l->stage[i].busy =
-				l->stage[i].moving = 0;
-			if (schedule == PLAN_GPIPE)
-				order_gpipe(a, l->stages, l->micro_batches);
-			else if (l->ahead && !s->blocking && !s->eager)
-				order_ahead(a, l->stages, l->micro_batches,
-					    l->ahead);
-			else
-				order_1f1b(a, l->stages, l->micro_batches);
+			order(s, a, schedule);
 		}
 	}
 	return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Event simulation of pipelines: 1F1B and GPipe with stages of any length.
+ * Event simulation of pipelines: 1F1B, GPipe and interleaved 1F1B with stages
+ * of any length.
  *
  * Blocking: a stage sends and receives in turn, one message at a time, and
  * both sides are held until it is through. Eager: only who sends is held, as
@@ -39,6 +40,9 @@ struct schedule_pipeline {
 	struct schedule_stage *stage;
 	int stages, micro_batches;
 	int ahead; /* as in planner/input/plan.h; where messages hold nobody */
+	int interleave; /* stages of each team of devices: with
+			 * PLAN_INTERLEAVED, and messages that do not hold
+			 * both sides; 0 and 1: one */
 };
 
 /* Of what there is to see: 'F', 'B', 's' an activation, 'g' a gradient, which

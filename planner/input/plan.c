@@ -10,7 +10,7 @@
 
 #define MOST (1L << 20)
 
-static const char *const schedules[] = {"1f1b", "gpipe"};
+static const char *const schedules[] = {"1f1b", "gpipe", "interleaved"};
 static const char *const overlaps[] = {"none", "send", "p2p", "full"};
 
 const char *plan_schedule_name(enum plan_schedule s)
@@ -25,7 +25,7 @@ const char *plan_overlap_name(enum plan_overlap o)
 
 bool plan_schedule_parse(const char *text, enum plan_schedule *out)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (!strcmp(text, schedules[i])) {
 			*out = (enum plan_schedule)i;
 			return true;
@@ -131,8 +131,8 @@ static void read_pipeline(struct input *in, size_t i, json_t *v,
 			  struct plan_pipeline *l)
 {
 	static const char *const keys[] = {
-		"micro_batch", "micro_batches", "weight", "stages",
-		"remark",      "predicted",     NULL};
+		"micro_batch", "micro_batches", "weight",    "stages",
+		"interleave",  "remark",        "predicted", NULL};
 	char at[64], path[INPUT_PATH];
 	json_t *stages;
 
@@ -143,6 +143,8 @@ static void read_pipeline(struct input *in, size_t i, json_t *v,
 	l->micro_batches =
 		(int)input_integer(in, v, at, "micro_batches", 1, MOST, -1);
 	l->weight = input_number(in, v, at, "weight", 0, 1, -1);
+	l->interleave = (int)input_integer(in, v, at, "interleave", 1,
+					   PLAN_CHUNKS_MOST, 1);
 	stages = input_array(in, v, at, "stages");
 	for (size_t s = 0; s < json_array_size(stages) && !in->bad; s++) {
 		snprintf(path, sizeof(path), "%s.stages[%zu]", at, s);
@@ -160,7 +162,7 @@ static void read_words(struct plan *p, struct input *in)
 	if (!plan_schedule_parse(schedule, &p->schedule))
 		input_wrong(in, "schedule",
 			    json_object_get(in->root, "schedule"),
-			    "1f1b or gpipe");
+			    "1f1b, gpipe or interleaved");
 	if (!plan_overlap_parse(overlap, &p->overlap))
 		input_wrong(in, "overlap", json_object_get(in->root, "overlap"),
 			    "none, send, p2p or full");
@@ -245,18 +247,20 @@ json_t *plan_json(const struct plan *p)
 
 	for (int i = 0; i < p->pipelines; i++) {
 		const struct plan_pipeline *l = &p->pipeline[i];
-		json_t *stages = json_array();
+		json_t *stages = json_array(), *one;
 
 		for (int s = 0; s < l->stages; s++)
 			json_array_append_new(stages, stage_json(&l->stage[s]));
-		json_array_append_new(
-			list,
-			json_pack("{s:i, s:i, s:f, s:o}", "micro_batch",
-				  l->micro_batch, "micro_batches",
-				  l->micro_batches, "weight",
-				  (double)l->micro_batch * l->micro_batches /
-					  p->global_batch,
-				  "stages", stages));
+		one = json_pack("{s:i, s:i, s:f, s:o}", "micro_batch",
+				l->micro_batch, "micro_batches",
+				l->micro_batches, "weight",
+				(double)l->micro_batch * l->micro_batches /
+					p->global_batch,
+				"stages", stages);
+		if (one && plan_chunks(l) > 1)
+			json_object_set_new(one, "interleave",
+					    json_integer(plan_chunks(l)));
+		json_array_append_new(list, one);
 	}
 	out = json_pack(
 		"{s:i, s:s, s:i, s:i, s:s, s:s, s:i, s:s, s:o}", "version", 1,

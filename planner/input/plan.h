@@ -25,6 +25,12 @@
  *
  * ahead (0 if it is missing): with 1F1B a stage holds so many micro-batches
  * more for each stage after it. Then messages hide behind passes.
+ *
+ * interleave of a pipeline (1 if it is missing): V of its stages are on the
+ * same ranks, in the same order: stage s on those of s - P, where P = stages /
+ * V. With "schedule": "interleaved" these P teams of devices take turns as in
+ * Megatron's interleaved 1F1B (planner/cost/order.h); pipelines without run
+ * 1F1B then.
  */
 #ifndef DICOMM_PLANNER_INPUT_PLAN_H
 #define DICOMM_PLANNER_INPUT_PLAN_H
@@ -33,7 +39,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum plan_schedule { PLAN_1F1B, PLAN_GPIPE };
+enum plan_schedule { PLAN_1F1B, PLAN_GPIPE, PLAN_INTERLEAVED };
 enum plan_overlap {
 	PLAN_BLOCKING,
 	PLAN_EAGER,
@@ -50,7 +56,8 @@ struct plan_stage {
 struct plan_pipeline {
 	struct plan_stage *stage; /* [stages]; owned */
 	int stages, micro_batch, micro_batches;
-	double weight; /* as a file says it, to be checked; below 0: nothing */
+	int interleave; /* plan_chunks() */
+	double weight;  /* as a file says it, to be checked; below 0: nothing */
 };
 
 struct plan {
@@ -73,6 +80,20 @@ struct plan {
 static inline int plan_experts(const struct plan *p)
 {
 	return p->experts > 1 ? p->experts : 1;
+}
+
+#define PLAN_CHUNKS_MOST 64
+
+/* Stages of each team of devices: 1 where nobody says. */
+static inline int plan_chunks(const struct plan_pipeline *l)
+{
+	return l->interleave > 1 ? l->interleave : 1;
+}
+
+/* Teams of devices: stages s and s + plan_teams() are on the same ones. */
+static inline int plan_teams(const struct plan_pipeline *l)
+{
+	return l->stages / plan_chunks(l);
 }
 
 /* Its form only; whether it makes sense is what planner/cost/check.h tells. */

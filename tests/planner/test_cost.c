@@ -15,7 +15,7 @@ static double ideal(int n, int m, enum plan_schedule schedule,
 		    enum plan_overlap overlap, double f, double b)
 {
 	struct schedule_stage *stage = calloc((size_t)n, sizeof(*stage));
-	struct schedule_pipeline l = {stage, n, m, 0};
+	struct schedule_pipeline l = {stage, n, m, 0, 0};
 	double end;
 
 	for (int s = 0; s < n; s++)
@@ -51,7 +51,7 @@ START_TEST(blocking_messages_hold_both_stages)
 		{.forward = 1, .backward = 1, .send = 0.5, .back = 0.5},
 		{.forward = 2, .backward = 4},
 	};
-	struct schedule_pipeline l = {stage, 2, 10, 0};
+	struct schedule_pipeline l = {stage, 2, 10, 0, 0};
 	double end =
 		schedule_run(&l, 1, 1, PLAN_1F1B, PLAN_BLOCKING, NULL, NULL);
 
@@ -84,7 +84,7 @@ START_TEST(a_buffer_frees_who_sends_and_each_message_costs_both)
 		{.forward = 2, .backward = 4, .send = 0.5, .back = 0.5},
 		{.forward = 1, .backward = 1},
 	};
-	struct schedule_pipeline l = {stage, 2, 10, 0};
+	struct schedule_pipeline l = {stage, 2, 10, 0, 0};
 
 	stage[0].send_room = stage[0].back_room = 0.5;
 	ck_assert_double_eq_tol(
@@ -120,7 +120,7 @@ START_TEST(messages_queue_for_a_shared_way)
 		{.forward = 1, .backward = 1, .node = 1},
 	};
 	struct schedule_stage b[2] = {a[0], a[1]};
-	struct schedule_pipeline l[2] = {{a, 2, 1, 0}, {b, 2, 1, 0}};
+	struct schedule_pipeline l[2] = {{a, 2, 1, 0, 0}, {b, 2, 1, 0, 0}};
 
 	b[1].node = 2;
 	ck_assert_double_eq_tol(
@@ -145,7 +145,8 @@ START_TEST(messages_queue_for_the_way_of_an_island)
 			{.forward = 1, .backward = 1, .node = 2, .island = 1},
 		};
 		struct schedule_stage b[2] = {a[0], a[1]};
-		struct schedule_pipeline l[2] = {{a, 2, 1, 0}, {b, 2, 1, 0}};
+		struct schedule_pipeline l[2] = {{a, 2, 1, 0, 0},
+						 {b, 2, 1, 0, 0}};
 
 		b[0].node = 1;
 		b[1].node = 3;
@@ -167,7 +168,7 @@ START_TEST(a_micro_batch_ahead_hides_messages)
 		{.forward = 1, .backward = 2, .send = 1, .back = 1},
 		{.forward = 1, .backward = 2},
 	};
-	struct schedule_pipeline l = {stage, 2, 10, 0};
+	struct schedule_pipeline l = {stage, 2, 10, 0, 0};
 
 	/* Each pair of micro-batches after the first waits for what goes there
 	 * and back. */
