@@ -75,16 +75,90 @@ static void check_degree(struct checking *c, int i, int s)
 		    i, s, st->tp, m->heads);
 }
 
+/* A stage of a team that has had one: the same ranks as that. */
+static void check_team(struct checking *c, int i, int s)
+{
+	const struct plan_pipeline *l = &c->p->pipeline[i];
+	int first = s % plan_teams(l);
+	const struct plan_stage *st = &l->stage[s], *was = &l->stage[first];
+
+	if (st->tp != was->tp)
+		say(c,
+		    "pipelines[%d].stages[%d].tp: %d: wanted %d, that of "
+		    "stages[%d], whose devices hold it, too",
+		    i, s, st->tp, was->tp, first);
+	for (int r = 0; r < st->tp && st->tp == was->tp; r++)
+		if (st->rank[r] != was->rank[r])
+			say(c,
+			    "pipelines[%d].stages[%d].ranks[%d]: %u: wanted "
+			    "%u, that of stages[%d], whose devices hold it, "
+			    "too",
+			    i, s, r, st->rank[r], was->rank[r], first);
+}
+
+/* False: teams cannot be told apart. */
+static bool check_interleave(struct checking *c, int i)
+{
+	const struct plan_pipeline *l = &c->p->pipeline[i];
+	int chunks = plan_chunks(l), teams = plan_teams(l);
+
+	if (chunks == 1)
+		return true;
+	if (l->stages % chunks || teams < 2) {
+		say(c,
+		    "pipelines[%d].interleave: %d: wanted 1, or a divisor of "
+		    "the %d stages that leaves 2 at least to each round",
+		    i, chunks, l->stages);
+		return false;
+	}
+	if (c->p->schedule != PLAN_INTERLEAVED)
+		say(c,
+		    "pipelines[%d].interleave: %d: wanted 1 with the schedule "
+		    "%s",
+		    i, chunks, plan_schedule_name(c->p->schedule));
+	if (l->micro_batches % teams)
+		say(c,
+		    "pipelines[%d].micro_batches: %d: wanted a multiple of "
+		    "%d, the stages (%d) by interleave (%d)",
+		    i, l->micro_batches, teams, l->stages, chunks);
+	return true;
+}
+
+/* Messages go round in a circle, so that both sides cannot be held. */
+static void check_schedule(struct checking *c)
+{
+	const struct plan *p = c->p;
+	bool some = false;
+
+	if (p->schedule != PLAN_INTERLEAVED)
+		return;
+	for (int i = 0; i < p->pipelines; i++)
+		some |= plan_chunks(&p->pipeline[i]) > 1;
+	if (!some)
+		say(c, "schedule: interleaved: wanted 1f1b or gpipe, as no "
+		       "pipeline has interleave above 1");
+	if (p->overlap == PLAN_BLOCKING)
+		say(c, "overlap: none: wanted send, p2p or full with the "
+		       "schedule interleaved");
+}
+
 static void check_ranks(struct checking *c)
 {
 	uint32_t ranks = c->j->fleet.ranks;
 	char *used = calloc(ranks, 1);
 
 	for (int i = 0; used && i < c->p->pipelines; i++) {
-		for (int s = 0; s < c->p->pipeline[i].stages; s++) {
-			const struct plan_stage *st =
-				&c->p->pipeline[i].stage[s];
+		const struct plan_pipeline *l = &c->p->pipeline[i];
 
+		if (!check_interleave(c, i))
+			continue;
+		for (int s = 0; s < l->stages; s++) {
+			const struct plan_stage *st = &l->stage[s];
+
+			if (s >= plan_teams(l)) {
+				check_team(c, i, s);
+				continue;
+			}
 			for (int r = 0; r < st->tp; r++) {
 				if (st->rank[r] >= ranks)
 					say(c,
@@ -140,7 +214,7 @@ static void check_alike(struct checking *c, int a, int b)
 {
 	const struct plan_pipeline *x = &c->p->pipeline[a];
 	const struct plan_pipeline *y = &c->p->pipeline[b];
-	bool same = x->stages == y->stages;
+	bool same = x->stages == y->stages && plan_chunks(x) == plan_chunks(y);
 
 	if (x->micro_batch != y->micro_batch ||
 	    x->micro_batches != y->micro_batches)
@@ -209,7 +283,7 @@ static void check_memory(struct checking *c)
 		return;
 	}
 	for (int i = 0; i < cost.pipelines; i++) {
-		for (int s = 0; s < c->p->pipeline[i].stages; s++) {
+		for (int s = 0; s < plan_teams(&c->p->pipeline[i]); s++) {
 			const struct memory *m =
 				&cost.pipeline[i].stage[s].memory;
 
@@ -237,6 +311,7 @@ int check_plan(struct job *j, const struct plan *p, check_say *tell, void *ctx)
 		for (int s = 0; s < p->pipeline[i].stages; s++)
 			check_degree(&c, i, s);
 	}
+	check_schedule(&c);
 	check_ranks(&c);
 	check_batch(&c);
 	check_ahead(&c);

@@ -137,11 +137,31 @@ static bool cost_stage(struct costing *k, int i, int at)
 		c->backward += c->forward;
 	memory_of(k->j, t, s->first, s->last, s->recompute, at, l->stages,
 		  l->micro_batches, k->p, &c->memory);
-	k->c->fits &= c->memory.total <= c->memory.limit;
 	sim->node = k->j->fleet.links->node_of[s->rank[0]];
 	sim->island = k->j->fleet.links->island_of[sim->node];
 	sim->side = k->j->profile.side_s;
 	return true;
+}
+
+/* What a team of devices keeps, of all stages that it holds. */
+static void join_memory(struct costing *k, int i, int team)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	struct cost_stage *c = k->c->pipeline[i].stage;
+	int chunks = plan_chunks(l), teams = plan_teams(l);
+	struct memory in[PLAN_CHUNKS_MOST], all;
+
+	if (chunks > 1) {
+		for (int v = 0; v < chunks; v++)
+			in[v] = c[v * teams + team].memory;
+		memory_join(in, chunks, team, teams, l->micro_batches, k->p,
+			    &all);
+		for (int v = 0; v < chunks; v++) {
+			c[v * teams + team].memory = all;
+			c[v * teams + team].memory.in_flight = in[v].in_flight;
+		}
+	}
+	k->c->fits &= c[team].memory.total <= c[team].memory.limit;
 }
 
 /* ---- experts ---- */
@@ -199,6 +219,18 @@ static bool cost_experts(struct costing *k, int first, int at)
 	return !isnan(seconds);
 }
 
+/* Has a stage of this team experts? */
+static bool has_mixed(struct costing *k, int i, int team)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	const struct table *t = stage_table(k, i, &l->stage[team]);
+	bool some = false;
+
+	for (int s = team; t && s < l->stages; s += plan_teams(l))
+		some |= table_mixed(t, l->stage[s].first, l->stage[s].last) > 0;
+	return some;
+}
+
 /* Stages of a node whose experts are on several nodes share its way. */
 static void count_routes(struct costing *k)
 {
@@ -208,9 +240,9 @@ static void count_routes(struct costing *k)
 
 	memset(k->crowd, 0, k->j->fleet.nodes * sizeof(*k->crowd));
 	for (int i = 0; seen && i < p->pipelines; i += plan_experts(p)) {
-		for (int s = 0; s < p->pipeline[i].stages; s++) {
+		/* Stages of one team take turns. */
+		for (int s = 0; s < plan_teams(&p->pipeline[i]); s++) {
 			const struct plan_stage *st = &p->pipeline[i].stage[s];
-			const struct table *t = stage_table(k, i, st);
 			bool apart = false;
 
 			n++;
@@ -219,8 +251,7 @@ static void count_routes(struct costing *k)
 							 .stage[s]
 							 .rank[0]] !=
 					 node_of[st->rank[0]];
-			if (!apart || !t ||
-			    !table_mixed(t, st->first, st->last))
+			if (!apart || !has_mixed(k, i, s))
 				continue;
 			for (int e = 0; e < plan_experts(p); e++) {
 				uint32_t node = node_of
@@ -285,7 +316,7 @@ static void cost_boundary(struct costing *k, int i, int at)
 /* ---- gradients ---- */
 
 /* Stages of one node that sum gradients of other units at the same time share
- * its way out. */
+ * its way out; those of one team do so one after the other. */
 static void find_crowds(struct costing *k)
 {
 	const struct fleet *f = &k->j->fleet;
@@ -295,7 +326,7 @@ static void find_crowds(struct costing *k)
 	memset(k->crowd, 0, f->nodes * sizeof(*k->crowd));
 	for (int u = 0; seen && u < model_units(&k->j->model); u++) {
 		for (int i = 0; i < p->pipelines; i++) {
-			for (int s = 0; s < p->pipeline[i].stages; s++) {
+			for (int s = 0; s < plan_teams(&p->pipeline[i]); s++) {
 				const struct plan_stage *st =
 					&p->pipeline[i].stage[s];
 				uint32_t n = f->links->node_of[st->rank[0]];
@@ -527,19 +558,68 @@ static bool cost_sync(struct costing *k)
 
 /* ---- the sum ---- */
 
-static double late(const struct costing *k, double end,
-		   const struct cost_stage *c, const struct plan_stage *s)
+/* When the gradients of a stage have met, if those of the stages after it on
+ * the same devices have at `before`. */
+static double late_stage(const struct costing *k, double before, double end,
+			 const struct cost_stage *c, const struct plan_stage *s)
 {
 	/* Bucket by bucket, or layer by layer, while the last backward pass
 	 * goes on: the last one's gradients are left when it is over. */
 	double left = 1.0 / (s->last - s->first + 1);
 
-	if (k->p->overlap != PLAN_OVERLAP_FULL)
-		return end + c->sync;
 	if (k->p->bucket > 0 && c->sync_bytes > 0)
 		left = fmin(1, k->p->bucket * s->tp / c->sync_bytes);
-	return fmax(end - c->backward * (1 - left) + c->sync,
+	return fmax(fmax(before, end - c->backward * (1 - left)) + c->sync,
 		    end + c->sync * left);
+}
+
+/* When the gradients of a team have met. */
+static double late(const struct costing *k, int i, int team)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	const struct schedule_stage *sim = k->sim[i].stage;
+	const struct cost_stage *c = k->c->pipeline[i].stage;
+	double end = 0, sync = 0, met = 0;
+
+	for (int s = team; s < l->stages; s += plan_teams(l)) {
+		end = fmax(end, sim[s].end);
+		sync += c[s].sync;
+	}
+	if (k->p->overlap != PLAN_OVERLAP_FULL)
+		return end + sync;
+	for (int s = l->stages - plan_teams(l) + team; s >= 0;
+	     s -= plan_teams(l))
+		met = late_stage(k, met, sim[s].end, &c[s], &l->stage[s]);
+	return met;
+}
+
+/* What its stages have of a team of devices is that of all of them. */
+static void join_times(struct costing *k, int i, int team)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	const struct schedule_stage *sim = k->sim[i].stage;
+	struct cost_stage *c = k->c->pipeline[i].stage;
+	double busy = 0, moving = 0;
+
+	for (int s = team; s < l->stages; s += plan_teams(l)) {
+		busy += sim[s].busy;
+		moving += sim[s].moving;
+	}
+	for (int s = team; s < l->stages; s += plan_teams(l)) {
+		c[s].busy = busy;
+		c[s].moving = moving;
+		c[s].idle = k->c->pipeline[i].seconds - busy - moving;
+	}
+}
+
+static double update_of(const struct costing *k, int i, int team)
+{
+	const struct plan_pipeline *l = &k->p->pipeline[i];
+	double sum = 0;
+
+	for (int s = team; s < l->stages; s += plan_teams(l))
+		sum += k->c->pipeline[i].stage[s].update;
+	return sum;
 }
 
 static void add_up(struct costing *k, double end)
@@ -555,18 +635,9 @@ static void add_up(struct costing *k, double end)
 
 		for (int s = 0; s < l->stages; s++) {
 			struct schedule_stage *sim = &k->sim[i].stage[s];
-			struct cost_stage *cs = &cp->stage[s];
 
-			cs->busy = sim->busy;
-			cs->moving = sim->moving;
 			cp->seconds = fmax(cp->seconds, sim->end);
-			all = fmax(all, late(k, sim->end, cs, &l->stage[s]));
-			update = fmax(update, cs->update);
 			work += sim->busy;
-			for (int r = 0; r < l->stage[s].tp; r++)
-				peak += fleet_type(&k->j->fleet,
-						   l->stage[s].rank[r])
-						->flops;
 			for (int u = l->stage[s].first; u <= l->stage[s].last;
 			     u++) {
 				double x = model_flops(m, u,
@@ -578,10 +649,16 @@ static void add_up(struct costing *k, double end)
 				again += l->stage[s].recompute ? x : 0;
 			}
 		}
-		for (int s = 0; s < l->stages; s++)
-			cp->stage[s].idle = cp->seconds - cp->stage[s].busy -
-					    cp->stage[s].moving;
-		cp->bubble = 1 - work / (cp->seconds * l->stages);
+		for (int t = 0; t < plan_teams(l); t++) {
+			join_times(k, i, t);
+			all = fmax(all, late(k, i, t));
+			update = fmax(update, update_of(k, i, t));
+			for (int r = 0; r < l->stage[t].tp; r++)
+				peak += fleet_type(&k->j->fleet,
+						   l->stage[t].rank[r])
+						->flops;
+		}
+		cp->bubble = 1 - work / (cp->seconds * plan_teams(l));
 	}
 	c->pipe = end;
 	c->sync = all - end;
@@ -615,9 +692,12 @@ static bool prepare(struct costing *k)
 		k->sim[i].stages = l->stages;
 		k->sim[i].micro_batches = l->micro_batches;
 		k->sim[i].ahead = k->p->ahead;
+		k->sim[i].interleave = plan_chunks(l);
 		for (int s = 0; s < l->stages; s++)
 			if (!cost_stage(k, i, s))
 				return false;
+		for (int t = 0; t < plan_teams(l); t++)
+			join_memory(k, i, t);
 		for (int s = 0; s + 1 < l->stages; s++)
 			cost_boundary(k, i, s);
 	}

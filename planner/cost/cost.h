@@ -10,21 +10,23 @@
 #include "planner/cost/schedule.h"
 
 struct cost_stage {
-	double forward, backward;  /* seconds of one micro-batch */
-	double busy, moving, idle; /* of the step before the gradients meet */
-	double sync;               /* gradients, and weights of ZeRO */
-	double sync_bytes;         /* of the stage that are summed */
+	double forward, backward; /* seconds of one micro-batch */
+	/* Of its devices, with whatever else they hold: seconds of the step
+	 * before the gradients meet. */
+	double busy, moving, idle;
+	double sync;       /* gradients, and weights of ZeRO */
+	double sync_bytes; /* of the stage that are summed */
 	double update;
 	double route;              /* of one pass: tokens to experts and back */
 	int routes;                /* such passes of a micro-batch */
 	double send_bytes, send_s; /* to the next stage, one micro-batch */
-	struct memory memory;
+	struct memory memory;      /* of its devices, likewise, but in_flight */
 };
 
 struct cost_pipeline {
 	struct cost_stage *stage; /* [stages] of the plan; owned */
 	double seconds;           /* until its last backward pass */
-	double bubble; /* part of its stages' time without a pass or message */
+	double bubble; /* part of its devices' time without a pass or message */
 };
 
 struct cost {

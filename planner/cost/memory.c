@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "planner/cost/order.h"
+
 int memory_in_flight(int at, int stages, int micro_batches,
 		     enum plan_schedule schedule, int ahead)
 {
@@ -12,6 +14,15 @@ int memory_in_flight(int at, int stages, int micro_batches,
 	if (schedule == PLAN_GPIPE || most > micro_batches)
 		return micro_batches;
 	return most;
+}
+
+static double total_of(const struct memory *m, enum plan_overlap overlap)
+{
+	double state = m->weights + m->gradients + m->optimizer + m->reserved;
+
+	if (overlap == PLAN_OVERLAP_FULL)
+		return state + m->activations + m->work + m->bucket;
+	return state + fmax(m->activations + m->work, m->bucket);
 }
 
 void memory_of(const struct job *j, const struct table *t, int first, int last,
@@ -42,10 +53,49 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 	out->reserved = type->reserved;
 	out->limit = type->memory;
 	out->bucket = replicas > 1 ? fmin(p->bucket, state[1] * params) : 0;
-	out->total =
-		out->weights + out->gradients + out->optimizer + out->reserved;
-	if (p->overlap == PLAN_OVERLAP_FULL)
-		out->total += out->activations + out->work + out->bucket;
-	else
-		out->total += fmax(out->activations + out->work, out->bucket);
+	out->total = total_of(out, p->overlap);
+}
+
+/* Chunks are not alike: which of them are in flight is looked up. */
+static double most_active(struct memory *in, int chunks, int at, int teams,
+			  int micro_batches)
+{
+	double each[PLAN_CHUNKS_MOST], now = 0, most = 0;
+	int flying[PLAN_CHUNKS_MOST] = {0};
+
+	for (int c = 0; c < chunks; c++) {
+		each[c] = in[c].activations / in[c].in_flight;
+		in[c].in_flight = 0;
+	}
+	for (int k = 0; k < 2 * chunks * micro_batches; k++) {
+		struct order_pass x =
+			order_interleaved(at, teams, chunks, micro_batches, k);
+		int c = x.chunk;
+
+		flying[c] += x.forward ? 1 : -1;
+		now += x.forward ? each[c] : -each[c];
+		most = fmax(most, now);
+		if (flying[c] > in[c].in_flight)
+			in[c].in_flight = flying[c];
+	}
+	return most;
+}
+
+void memory_join(struct memory *in, int chunks, int at, int teams,
+		 int micro_batches, const struct plan *p, struct memory *out)
+{
+	*out = (struct memory){.reserved = in[0].reserved,
+			       .limit = in[0].limit};
+	for (int c = 0; c < chunks; c++) {
+		out->weights += in[c].weights;
+		out->gradients += in[c].gradients;
+		out->optimizer += in[c].optimizer;
+		out->bucket = fmin(p->bucket, out->bucket + in[c].bucket);
+		out->work = fmax(out->work, in[c].work);
+	}
+	out->activations = most_active(in, chunks, at, teams, micro_batches);
+	for (int c = 0; c < chunks; c++)
+		if (in[c].in_flight > out->in_flight)
+			out->in_flight = in[c].in_flight;
+	out->total = total_of(out, p->overlap);
 }

@@ -21,6 +21,11 @@ struct memory {
 void memory_of(const struct job *j, const struct table *t, int first, int last,
 	       bool recompute, int at, int stages, int micro_batches,
 	       const struct plan *p, struct memory *out);
+/* Of team `at` of `teams` that holds several chunks, each of which is
+ * in[chunk], from memory_of(): all of them together, with what is most in
+ * flight at once. in[chunk].in_flight becomes that of the chunk. */
+void memory_join(struct memory *in, int chunks, int at, int teams,
+		 int micro_batches, const struct plan *p, struct memory *out);
 /* Micro-batches in flight: 1F1B holds as many as stages come after it, and its
  * own, and `ahead` more for each of those; GPipe all. */
 int memory_in_flight(int at, int stages, int micro_batches,
