@@ -177,6 +177,12 @@ static int view_job(const struct options *o, struct job *j, struct plan *p,
 			       o->cost, j->model.name);
 		return NO_GOOD;
 	}
+	if (o->cost && p->schedule == PLAN_INTERLEAVED) {
+		input_complain("--cost: %s: wanted the schedule 1f1b or "
+			       "gpipe, not interleaved",
+			       o->cost);
+		return NO_GOOD;
+	}
 	check_plan(j, p, print_unless_memory, &wrong);
 	if (wrong)
 		return NO_GOOD;

@@ -12,6 +12,16 @@ static bool alike(const char *format, const struct plan *p)
 	const struct plan_pipeline *a = &p->pipeline[0];
 
 	for (int i = 1; i < p->pipelines; i++) {
+		if (plan_chunks(&p->pipeline[i]) == plan_chunks(a))
+			continue;
+		input_complain("--export %s: pipelines[%d].interleave: %d: "
+			       "wanted that of pipeline 0, %d",
+			       format, i, plan_chunks(&p->pipeline[i]),
+			       plan_chunks(a));
+		return false;
+	}
+
+	for (int i = 1; i < p->pipelines; i++) {
 		const struct plan_pipeline *b = &p->pipeline[i];
 
 		if (a->stages != b->stages ||
@@ -71,6 +81,13 @@ static bool export_flagscale(FILE *out, const struct job *j,
 
 	if (!alike("flagscale", p))
 		return false;
+	if (plan_chunks(l) > 1) {
+		input_complain("--export flagscale: pipelines[0].interleave: "
+			       "%d: wanted 1: chips that are not alike run "
+			       "1f1b there",
+			       plan_chunks(l));
+		return false;
+	}
 	fprintf(out, "# dicomm-plan: under train.system of FlagScale\n"
 		     "hetero:\n  enable_hetero: True\n"
 		     "  hetero_pipeline_layer_split: [");
@@ -184,7 +201,8 @@ static bool export_megatron(FILE *out, const struct job *j,
 		"--tensor-model-parallel-size %d \\\n"
 		"--pipeline-model-parallel-size %d \\\n"
 		"--pipeline-model-parallel-layout \"",
-		l->stage[0].tp, l->stages);
+		l->stage[0].tp, plan_teams(l));
+	/* Of more stages than that, Megatron runs the interleaved schedule. */
 	for (int s = 0; s < l->stages; s++) {
 		int n = blocks(j, &l->stage[s]);
 
@@ -206,6 +224,20 @@ static bool export_megatron(FILE *out, const struct job *j,
 	return true;
 }
 
+/* What a rank has of each of the stages of its team. */
+static json_t *chunks_json(const struct plan_pipeline *l, int team)
+{
+	json_t *list = json_array();
+
+	for (int s = team; s < l->stages; s += plan_teams(l))
+		json_array_append_new(list,
+				      json_pack("{s:i, s:[i, i], s:b}", "stage",
+						s, "layers", l->stage[s].first,
+						l->stage[s].last, "recompute",
+						l->stage[s].recompute));
+	return list;
+}
+
 static json_t *rank_json(const struct plan *p, int i, int s, int r)
 {
 	const struct plan_pipeline *l = &p->pipeline[i];
@@ -214,6 +246,17 @@ static json_t *rank_json(const struct plan *p, int i, int s, int r)
 
 	for (int k = 0; k < st->tp; k++)
 		json_array_append_new(group, json_integer(st->rank[k]));
+	/* Without the keys of one stage: who does not know of several fails. */
+	if (plan_chunks(l) > 1)
+		return json_pack("{s:i, s:i, s:i, s:o, s:i, s:o, s:i, s:i, "
+				 "s:f}",
+				 "pipeline", i, "stages", l->stages, "tp_rank",
+				 r, "tp_group", group, "interleave",
+				 plan_chunks(l), "chunks", chunks_json(l, s),
+				 "micro_batch", l->micro_batch, "micro_batches",
+				 l->micro_batches, "weight",
+				 (double)l->micro_batch * l->micro_batches /
+					 p->global_batch);
 	return json_pack(
 		"{s:i, s:i, s:i, s:i, s:o, s:[i, i], s:b, s:i, s:i, s:f}",
 		"pipeline", i, "stage", s, "stages", l->stages, "tp_rank", r,
@@ -230,7 +273,7 @@ static bool export_torch(FILE *out, const struct job *j, const struct plan *p)
 
 	(void)j;
 	for (int i = 0; i < p->pipelines; i++) {
-		for (int s = 0; s < p->pipeline[i].stages; s++) {
+		for (int s = 0; s < plan_teams(&p->pipeline[i]); s++) {
 			const struct plan_stage *st = &p->pipeline[i].stage[s];
 
 			for (int r = 0; r < st->tp; r++) {

@@ -174,7 +174,7 @@ static double price_of(const struct job *j, const struct plan *p)
 	double sum = 0;
 
 	for (int i = 0; i < p->pipelines; i++) {
-		for (int s = 0; s < p->pipeline[i].stages; s++) {
+		for (int s = 0; s < plan_teams(&p->pipeline[i]); s++) {
 			const struct plan_stage *st = &p->pipeline[i].stage[s];
 
 			for (int r = 0; r < st->tp; r++)
@@ -203,9 +203,15 @@ static void print_price(FILE *out, const struct job *j, const struct plan *p,
 static void print_experts(FILE *out, const struct job *j, const struct plan *p,
 			  const struct cost *c, int i, int s)
 {
-	const struct cost_stage *st = &c->pipeline[i].stage[s];
-	double route = st->route * st->routes * p->pipeline[i].micro_batches;
+	const struct plan_pipeline *l = &p->pipeline[i];
+	double route = 0;
 
+	/* Of all that the devices of this stage hold. */
+	for (s %= plan_teams(l); s < l->stages; s += plan_teams(l)) {
+		const struct cost_stage *st = &c->pipeline[i].stage[s];
+
+		route += st->route * st->routes * l->micro_batches;
+	}
 	if (j->model.experts.count)
 		print_share(out, "  of these, tokens to experts and back",
 			    route, c->step);
@@ -300,6 +306,11 @@ void report_stages(FILE *out, struct job *j, const struct plan *p,
 			100.0 * l->micro_batches * l->micro_batch /
 				p->global_batch,
 			c->pipeline[i].seconds, 100 * c->pipeline[i].bubble);
+		if (plan_chunks(l) > 1)
+			fprintf(out,
+				"  interleave %d: stages s and s + %d are on "
+				"the same devices, whose memory is told\n",
+				plan_chunks(l), plan_teams(l));
 		fprintf(out,
 			"  %-5s %-14s %-3s %-9s %9s %9s %9s %8s %8s %8s  %s\n",
 			"stage", "device", "tp", "layers", "forward ms",

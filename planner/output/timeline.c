@@ -79,6 +79,17 @@ static bool is_message(const struct schedule_event *e)
 	return e->what == 's' || e->what == 'g';
 }
 
+/* Which micro-batch; of devices that hold several stages, of which. */
+static void name_event(char *to, size_t len, const struct schedule_event *e,
+		       const struct plan_pipeline *l)
+{
+	if (plan_chunks(l) > 1)
+		snprintf(to, len, "%s %d, stage %d", word(e->what),
+			 e->micro_batch, e->stage);
+	else
+		snprintf(to, len, "%s %d", word(e->what), e->micro_batch);
+}
+
 /* Names come from files: they are printed as JSON, and cleaned for SVG. */
 bool timeline_trace(const struct timeline *t, const struct job *j,
 		    const struct plan *p, const char *file)
@@ -90,7 +101,7 @@ bool timeline_trace(const struct timeline *t, const struct job *j,
 		return false;
 	fprintf(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
 	for (int i = 0; i < p->pipelines; i++) {
-		for (int s = 0; s < p->pipeline[i].stages; s++) {
+		for (int s = 0; s < plan_teams(&p->pipeline[i]); s++) {
 			const struct plan_stage *st = &p->pipeline[i].stage[s];
 			char text[160];
 			json_t *name;
@@ -110,14 +121,17 @@ bool timeline_trace(const struct timeline *t, const struct job *j,
 	}
 	for (size_t k = 0; k < t->events; k++) {
 		const struct schedule_event *e = &t->event[k];
+		const struct plan_pipeline *l = &p->pipeline[e->pipeline];
+		char name[64];
 
+		name_event(name, sizeof(name), e, l);
 		fprintf(out,
-			"%s{\"name\": \"%s %d\", \"cat\": \"%s\", \"ph\": "
+			"%s{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": "
 			"\"X\", \"ts\": %.3f, \"dur\": %.3f, \"pid\": %d, "
 			"\"tid\": %d}",
-			comma, word(e->what), e->micro_batch, word(e->what),
-			e->begin * 1e6, (e->end - e->begin) * 1e6, e->pipeline,
-			2 * e->stage + is_message(e));
+			comma, name, word(e->what), e->begin * 1e6,
+			(e->end - e->begin) * 1e6, e->pipeline,
+			2 * (e->stage % plan_teams(l)) + is_message(e));
 		comma = ",\n";
 	}
 	fprintf(out, "\n]}\n");
@@ -148,6 +162,28 @@ static const char *colour(char what)
 	}
 }
 
+/* Of later stages of the same devices paler. */
+static double shade(const struct schedule_event *e,
+		    const struct plan_pipeline *l)
+{
+	int chunk = e->stage / plan_teams(l);
+
+	return 1 - 0.6 * chunk / plan_chunks(l);
+}
+
+/* Layers of a row: of all its stages, or of the first one and how many more. */
+static void name_layers(char *to, size_t len, const struct plan_pipeline *l,
+			int team)
+{
+	const struct plan_stage *st = &l->stage[team];
+
+	if (plan_chunks(l) > 1)
+		snprintf(to, len, "%d-%d and %d more", st->first, st->last,
+			 plan_chunks(l) - 1);
+	else
+		snprintf(to, len, "%d-%d", st->first, st->last);
+}
+
 bool timeline_svg(const struct timeline *t, const struct job *j,
 		  const struct plan *p, const struct cost *c, const char *file)
 {
@@ -164,7 +200,7 @@ bool timeline_svg(const struct timeline *t, const struct job *j,
 	}
 	for (int i = 0; i < p->pipelines; i++) {
 		first[i] = rows;
-		rows += p->pipeline[i].stages + 1;
+		rows += plan_teams(&p->pipeline[i]) + 1;
 	}
 	fprintf(out,
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" "
@@ -175,38 +211,44 @@ bool timeline_svg(const struct timeline *t, const struct job *j,
 		"</text>\n",
 		WIDTH, (rows + 2) * ROW, c->step);
 	for (int i = 0; i < p->pipelines; i++) {
-		for (int s = 0; s < p->pipeline[i].stages; s++) {
+		for (int s = 0; s < plan_teams(&p->pipeline[i]); s++) {
 			const struct plan_stage *st = &p->pipeline[i].stage[s];
 			double end = c->pipe;
-			char name[40];
+			char name[40], layers[48];
 
+			name_layers(layers, sizeof(layers), &p->pipeline[i], s);
 			clean(name, sizeof(name),
 			      fleet_type(&j->fleet, st->rank[0])->name);
 			fprintf(out,
-				"<text x=\"5\" y=\"%d\">%d.%d %s x %d, %d-%d"
+				"<text x=\"5\" y=\"%d\">%d.%d %s x %d, %s"
 				"</text>\n"
 				"<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" "
 				"height=\"%d\" fill=\"#bab0ac\"/>\n",
 				(first[i] + s + 2) * ROW - 5, i, s, name,
-				st->tp, st->first, st->last, LEFT + end * scale,
+				st->tp, layers, LEFT + end * scale,
 				(first[i] + s + 1) * ROW + 2,
 				(c->step - end) * scale, ROW - 4);
 		}
 	}
 	for (size_t k = 0; k < drawn; k++) {
 		const struct schedule_event *e = &t->event[k];
-		int y = (first[e->pipeline] + e->stage + 1) * ROW + 2;
+		const struct plan_pipeline *l = &p->pipeline[e->pipeline];
+		int row = first[e->pipeline] + e->stage % plan_teams(l);
+		int y = (row + 1) * ROW + 2;
 		bool message = is_message(e);
+		char name[64];
+
+		name_event(name, sizeof(name), e, l);
 
 		fprintf(out,
 			"<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\""
-			"%d\" fill=\"%s\" stroke=\"white\" "
-			"stroke-width=\"0.3\">"
-			"<title>%s %d</title></rect>\n",
+			"%d\" fill=\"%s\" fill-opacity=\"%.2f\" "
+			"stroke=\"white\" stroke-width=\"0.3\">"
+			"<title>%s</title></rect>\n",
 			LEFT + e->begin * scale, message ? y + ROW - 7 : y,
 			fmax((e->end - e->begin) * scale, 0.3),
-			message ? 4 : ROW - 8, colour(e->what), word(e->what),
-			e->micro_batch);
+			message ? 4 : ROW - 8, colour(e->what), shade(e, l),
+			name);
 	}
 	if (drawn < t->events)
 		fprintf(out,

@@ -183,6 +183,16 @@ static bool check_keep(const struct options *o, const struct search *s)
 	return false;
 }
 
+/* A search finds by itself which pipelines are. */
+static bool check_schedule(const struct search *s)
+{
+	if (s->schedule != PLAN_INTERLEAVED)
+		return true;
+	input_complain("--schedule: interleaved: wanted 1f1b or gpipe with "
+		       "search");
+	return false;
+}
+
 static bool check_ahead(const struct search *s)
 {
 	if (!s->ahead ||
@@ -247,8 +257,9 @@ int search_command(const struct options *o, struct job *j)
 	struct search_found f;
 	int status = 0;
 
-	if (!check_keep(o, &s) || !check_ahead(&s) || !check_experts(&s) ||
-	    !check_objective(&s) || !search_has_prices(&s))
+	if (!check_keep(o, &s) || !check_schedule(&s) || !check_ahead(&s) ||
+	    !check_experts(&s) || !check_objective(&s) ||
+	    !search_has_prices(&s))
 		return 6;
 	if (!search_run(&s, &f))
 		return 7;
@@ -302,6 +313,12 @@ int search_replan_command(const struct options *o, struct job *j,
 	if (plan_experts(old) > 1) {
 		input_complain("replan: %s: expert_parallel: %d: wanted 1",
 			       old->file, plan_experts(old));
+		return 7;
+	}
+	if (old->schedule == PLAN_INTERLEAVED) {
+		input_complain("replan: %s: schedule: interleaved: wanted 1f1b "
+			       "or gpipe",
+			       old->file);
 		return 7;
 	}
 	s.schedule = old->schedule;
