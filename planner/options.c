@@ -56,6 +56,7 @@ enum {
 	OVERLAP,
 	AHEAD,
 	ZERO,
+	INTERLEAVE,
 	COST,
 	DEVICE,
 	PYTHON,
@@ -98,6 +99,7 @@ static const unsigned used_by[OPTIONS] = {
 	[OVERLAP] = PLANS | SEARCH,
 	[AHEAD] = PLANS | SEARCH,
 	[ZERO] = PLANS | SEARCH,
+	[INTERLEAVE] = SEARCH,
 	[COST] = VIEW,
 	[DEVICE] = MEASURE,
 	[PYTHON] = MEASURE,
@@ -149,6 +151,21 @@ static bool read_zero(const char *text, int *out)
 
 	*out = any ? OPTIONS_ZERO_ANY : *text - '0';
 	return any || (strlen(text) == 1 && *out >= 0 && *out <= 3);
+}
+
+static bool read_interleave(const char *text, int *out)
+{
+	char *end;
+	long n = strtol(text, &end, 10);
+
+	if (!strcmp(text, "any")) {
+		*out = OPTIONS_INTERLEAVE_ANY;
+		return true;
+	}
+	if (end == text || *end || n < 1 || n > PLAN_CHUNKS_MOST)
+		return false;
+	*out = (int)n;
+	return true;
 }
 
 static char **text_of(struct options *o, int option)
@@ -236,6 +253,13 @@ static bool take(struct options *o, int option, char *text)
 			input_complain("--zero: %s: wanted 0, 1, 2, 3 or any",
 				       text);
 		o->has_zero = true;
+		break;
+	case INTERLEAVE:
+		good = read_interleave(text, &o->interleave);
+		if (!good)
+			input_complain("--interleave: %s: wanted any, or a "
+				       "whole number from 1 to %d",
+				       text, PLAN_CHUNKS_MOST);
 		break;
 	}
 	free(text);
@@ -439,6 +463,10 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		{"zero", '\0', POPT_ARG_STRING, NULL, ZERO,
 		 "what replicas share: 0 to 3 (that of the plan; search: 0); "
 		 "any: search tries all",
+		 "N"},
+		{"interleave", '\0', POPT_ARG_STRING, NULL, INTERLEAVE,
+		 "chunks of layers that each device may have, if that is "
+		 "faster (1); any: 2, 4, ... are tried",
 		 "N"},
 		{"expert-parallel", '\0', POPT_ARG_INT, &o->experts, EXPERTS,
 		 "pipelines that share the experts of each block (that of the "

@@ -9,6 +9,7 @@
 
 #define OPTIONS_PLANS 8
 #define OPTIONS_ZERO_ANY (-1)
+#define OPTIONS_INTERLEAVE_ANY (-1)
 
 struct options {
 	const char *command; /* of argv */
@@ -33,9 +34,10 @@ struct options {
 	int json, symmetric, by_memory; /* not 0: so */
 	enum plan_schedule schedule;
 	enum plan_overlap overlap;
-	int zero;    /* or OPTIONS_ZERO_ANY: search */
-	int ahead;   /* of a plan; below 0: what it says */
-	int experts; /* expert_parallel of a plan; 0: what it says, any */
+	int zero;       /* or OPTIONS_ZERO_ANY: search */
+	int ahead;      /* of a plan; below 0: what it says */
+	int interleave; /* of search; or OPTIONS_INTERLEAVE_ANY; 0: none */
+	int experts;    /* expert_parallel of a plan; 0: what it says, any */
 	double imbalance, capacity; /* of experts: planner/cost/table.h */
 };
 

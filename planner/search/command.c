@@ -188,8 +188,35 @@ static bool check_schedule(const struct search *s)
 {
 	if (s->schedule != PLAN_INTERLEAVED)
 		return true;
-	input_complain("--schedule: interleaved: wanted 1f1b or gpipe with "
-		       "search");
+	input_complain("--schedule: interleaved: wanted 1f1b, or gpipe, with "
+		       "search: --interleave tries it");
+	return false;
+}
+
+static bool check_interleave(const struct options *o, const struct search *s)
+{
+	char asked[16] = "any";
+
+	if (!search_has_chunks(s))
+		return true;
+	if (s->interleave > 0)
+		snprintf(asked, sizeof(asked), "%d", s->interleave);
+	if (s->schedule != PLAN_1F1B)
+		input_complain("--interleave: %s: wanted 1 with the schedule "
+			       "%s",
+			       asked, plan_schedule_name(s->schedule));
+	else if (s->overlap == PLAN_BLOCKING)
+		input_complain("--interleave: %s: wanted 1 with the overlap "
+			       "none",
+			       asked);
+	else if (s->ahead)
+		input_complain("--interleave: %s: wanted 1 with --ahead %d",
+			       asked, s->ahead);
+	else if (o->symmetric)
+		input_complain("--interleave: %s: wanted 1 with --symmetric",
+			       asked);
+	else
+		return true;
 	return false;
 }
 
@@ -235,6 +262,7 @@ static struct search search_of(const struct options *o, struct job *j)
 		.overlap = o->has_overlap ? o->overlap : PLAN_OVERLAP_P2P,
 		.zero = o->zero,
 		.ahead = o->ahead > 0 ? o->ahead : 0,
+		.interleave = o->interleave,
 		.micro_batch = o->micro_batch,
 		.experts = o->experts,
 		.rounds = o->rounds,
@@ -258,8 +286,8 @@ int search_command(const struct options *o, struct job *j)
 	int status = 0;
 
 	if (!check_keep(o, &s) || !check_schedule(&s) || !check_ahead(&s) ||
-	    !check_experts(&s) || !check_objective(&s) ||
-	    !search_has_prices(&s))
+	    !check_interleave(o, &s) || !check_experts(&s) ||
+	    !check_objective(&s) || !search_has_prices(&s))
 		return 6;
 	if (!search_run(&s, &f))
 		return 7;

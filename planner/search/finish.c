@@ -200,6 +200,18 @@ static bool polish(const struct search *s, struct plan *p, struct cost *c)
 	return !k.bad;
 }
 
+/* Takes k over. */
+static void take_better(struct search_other *best, struct search_other *k)
+{
+	if (k->cost.fits &&
+	    (!best->plan.pipelines || k->cost.step < best->cost.step)) {
+		drop(best);
+		*best = *k;
+	} else {
+		drop(k);
+	}
+}
+
 /* Simulates the plan of a draft, polished or as it is; *best is the better one
  * of that and what it was. */
 static bool simulate(const struct search *s, const struct drafting *g,
@@ -207,6 +219,7 @@ static bool simulate(const struct search *s, const struct drafting *g,
 		     struct search_other *best)
 {
 	struct search_other k = {.from = best->from};
+	struct search_other chunks = {.from = best->from};
 	bool good = draft_plan(g, d, &k.plan);
 
 	good = good && cost_of(s->job, &k.plan, NULL, NULL, &k.cost);
@@ -214,15 +227,16 @@ static bool simulate(const struct search *s, const struct drafting *g,
 		plan_close(&k.plan);
 		return false;
 	}
-	good = !polished || polish(s, &k.plan, &k.cost);
-	if (good && k.cost.fits &&
-	    (!best->plan.pipelines || k.cost.step < best->cost.step)) {
-		drop(best);
-		*best = k;
-	} else {
+	if (polished && (!polish(s, &k.plan, &k.cost) ||
+			 !search_chunks(s, &k.plan, &chunks.plan,
+					&chunks.cost))) {
 		drop(&k);
+		return false;
 	}
-	return good;
+	take_better(best, &k);
+	if (chunks.plan.pipelines)
+		take_better(best, &chunks);
+	return true;
 }
 
 bool search_finish(const struct search *s, struct drafting *g, struct draft *d,

@@ -70,7 +70,7 @@ double search_value(const struct search *s, const struct plan *p,
 	struct use u = {0};
 
 	for (int i = 0; i < p->pipelines; i++)
-		for (int k = 0; k < p->pipeline[i].stages; k++) {
+		for (int k = 0; k < plan_teams(&p->pipeline[i]); k++) {
 			const struct plan_stage *st = &p->pipeline[i].stage[k];
 
 			for (int r = 0; r < st->tp; r++)

@@ -320,17 +320,48 @@ static bool start_space(struct crew *c, enum search_space space,
 	return true;
 }
 
+static const char *const names[] = {"type", "device", "", "every", "random"};
+
+static const char *space_of(const struct crew *c, int kept)
+{
+	if (c->s->space != SEARCH_AUTO)
+		return names[c->space];
+	return names[c->best.kept[kept].number < SEARCH_DEVICE_FIRST
+			     ? SEARCH_TYPE
+			     : SEARCH_DEVICE];
+}
+
+/* With chunks longer pipelines wait less: the best of each number of pipelines
+ * of which none was finished. */
+static bool finish_others(struct crew *c, bool *taken, int most,
+			  struct search_found *out)
+{
+	bool passed[SEARCH_KEPT_OF_EVERY];
+	int i;
+
+	memcpy(passed, taken, sizeof(passed));
+	for (int n = 0; n < most && (i = find_next(c, passed, 0, 0)) >= 0;) {
+		passed[i] = true;
+		if (is_like_taken(c, taken, i))
+			continue;
+		taken[i] = true;
+		n++;
+		if (!search_finish(c->s, &c->worker[0].g,
+				   &c->best.kept[i].draft, space_of(c, i), out))
+			return false;
+	}
+	return true;
+}
+
 /* The best few of what was found, and of what became of it. */
 static bool finish(struct crew *c, int most, struct search_found *out)
 {
-	static const char *const names[] = {"type", "device", "", "every",
-					    "random"};
 	bool taken[SEARCH_KEPT_OF_EVERY] = {false}, climbed[64] = {false};
 	double last = 0;
 
 	for (int n = 0; n < most; n++) {
 		int kept = find_next(c, taken, 0, 0), at = -1;
-		enum search_space from = c->space;
+		const char *from = names[c->space];
 		double step = kept < 0 ? INFINITY : c->best.kept[kept].step;
 		struct draft *d = kept < 0 ? NULL : &c->best.kept[kept].draft;
 
@@ -347,19 +378,18 @@ static bool finish(struct crew *c, int most, struct search_found *out)
 			climbed[at] = true;
 		else
 			taken[kept] = true;
-		if (c->s->space == SEARCH_AUTO && at < 0)
-			from = c->best.kept[kept].number < SEARCH_DEVICE_FIRST
-				       ? SEARCH_TYPE
-				       : SEARCH_DEVICE;
+		if (at < 0)
+			from = space_of(c, kept);
 		if (fabs(step / last - 1) < 1e-9) {
 			n--;
 			continue;
 		}
 		last = step;
-		if (!search_finish(c->s, &c->worker[0].g, d, names[from], out))
+		if (!search_finish(c->s, &c->worker[0].g, d, from, out))
 			return false;
 	}
-	return true;
+	return search_has_chunks(c->s) ? finish_others(c, taken, most, out)
+				       : true;
 }
 
 static bool search_drafts(const struct search *s, struct search_found *out)

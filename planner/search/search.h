@@ -27,6 +27,8 @@ struct search {
 	enum plan_overlap overlap;
 	int zero;        /* below 0: 0 to 3 are tried */
 	int ahead;       /* 1F1B: of all plans (planner/input/plan.h) */
+	int interleave;  /* chunks of a team: so many are tried beside one;
+			  * below 0: 2, 4, ... are; 0: none */
 	int micro_batch; /* 0: several are tried */
 	int experts;     /* expert_parallel of plans; 0: all are tried */
 	int rounds;      /* of moves, for each start */
@@ -172,6 +174,18 @@ bool search_climb_open(struct search_climb *c, const struct search_kept *from,
 void search_climb_close(struct search_climb *c);
 /* So many rounds of moves; c->best is what came of it. */
 void search_climb(struct search_worker *w, struct search_climb *c, int rounds);
+
+/* ---- chunks ---- */
+
+/* Are any asked for? */
+static inline bool search_has_chunks(const struct search *s)
+{
+	return s->interleave < 0 || s->interleave > 1;
+}
+/* The fastest plan that p, which is not interleaved, becomes with chunks, of
+ * those that s asks for; of no pipelines: there is none. False: no memory. */
+bool search_chunks(const struct search *s, const struct plan *p,
+		   struct plan *out, struct cost *c);
 
 /* ---- the last word ---- */
 
