@@ -598,6 +598,66 @@ says "--lost is needed"
 run 7 replan "$@" --plan "$work/lines.json" --lost 0-11 --rounds 1
 says "no plan fits"
 
+# ---- interleaved plans ----
+
+set -- --cluster "$work/cluster.json" --model "$work/config.json"
+cat >"$work/chunks.json" <<EOF
+{"version": 1, "sequence": 2048, "global_batch": 8, "schedule": "interleaved",
+ "pipelines": [{"micro_batch": 1, "micro_batches": 8, "interleave": 2,
+  "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 4]},
+   {"ranks": [2, 3], "tp": 2, "layers": [5, 8]},
+   {"ranks": [0, 1], "tp": 2, "layers": [9, 12]},
+   {"ranks": [2, 3], "tp": 2, "layers": [13, 17]}]}]}
+EOF
+run 0 check "$@" --plan "$work/chunks.json"
+run 0 explain "$@" --plan "$work/chunks.json" --svg "$work/chunks.svg" \
+	--trace "$work/trace.json"
+says "interleave 2: stages s and s + 2 are on the same devices"
+says "interleaved, overlap p2p"
+# A row of each team; of each micro-batch 6 messages and 8 passes.
+[ "$(grep -c '0\.[01] a x 2, .* and 1 more' "$work/chunks.svg")" -eq 2 ] ||
+	fail "chunks.svg: not two rows"
+[ "$(grep -c '<title>' "$work/chunks.svg")" -eq $((8 * (6 + 8))) ] ||
+	fail "chunks.svg: events"
+[ "$(grep -c '"dur": .*"tid": [0-3]}' "$work/trace.json")" -eq \
+	$((8 * (6 + 8))) ] || fail "trace.json: events"
+run 0 groups "$@" --plan "$work/chunks.json"
+says "pipeline 0, 1 to 2: ranks 2-3 to 0-1"
+run 0 simulate "$@" --plan "$work/chunks.json" --export megatron
+says "--pipeline-model-parallel-size 2 "
+says '--pipeline-model-parallel-layout "Et*4|t*4|t*4|t*4L"'
+run 0 simulate "$@" --plan "$work/chunks.json" --export torch
+says '"interleave": 2'
+[ "$(grep -c '"stage": ' "$work/out")" -eq 8 ] || fail "torch: not 8 chunks"
+run 7 simulate "$@" --plan "$work/chunks.json" --export flagscale
+says "--export flagscale: pipelines[0].interleave: 2: wanted 1"
+run 7 simulate "$@" --plan "$work/chunks.json" --cost flashflex
+says "--cost: flashflex: wanted the schedule 1f1b or gpipe, not interleaved"
+run 7 replan "$@" --plan "$work/chunks.json" --lost 3
+says "chunks.json: schedule: interleaved: wanted 1f1b or gpipe"
+run 7 check "$@" --plan "$work/chunks.json" --schedule gpipe
+says "chunks.json: pipelines[0].interleave: 2: wanted 1 with the schedule gpipe"
+run 7 check "$@" --plan "$work/plan.json" --schedule interleaved
+says "plan.json: schedule: interleaved: wanted 1f1b or gpipe"
+sed 's/"interleave": 2/"interleave": 65/' "$work/chunks.json" \
+	>"$work/many.json"
+run 6 check "$@" --plan "$work/many.json"
+says "many.json: pipelines[0].interleave: 65: wanted a whole number from 1 to 64"
+run 0 search "$@" -g 16 -s 2048 --rounds 2 --interleave any -o "$work/any.json"
+run 0 check "$@" --plan "$work/any.json"
+for wrong in 0 65 all 2x; do
+	run 6 search "$@" -g 16 -s 2048 --interleave $wrong
+	says "--interleave: $wrong: wanted any, or a whole number from 1 to 64"
+done
+run 6 search "$@" -g 16 -s 2048 --interleave 2 --ahead 1
+says "--interleave: 2: wanted 1 with --ahead 1"
+run 6 search "$@" -g 16 -s 2048 --interleave any --overlap none
+says "--interleave: any: wanted 1 with the overlap none"
+run 6 search "$@" -g 16 -s 2048 --interleave 4 --schedule gpipe
+says "--interleave: 4: wanted 1 with the schedule gpipe"
+run 6 search "$@" -g 16 -s 2048 --schedule interleaved
+says "--schedule: interleaved: wanted 1f1b, or gpipe, with search"
+
 # ---- no option is taken and not used ----
 
 for other in "--trace x" "--svg x" "--export torch" "--plan x" "--device a" \

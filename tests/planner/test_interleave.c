@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "planner/cost/check.h"
+#include "planner/search/search.h"
 #include "tests/planner/desk.h"
 #include "tests/support/runner.h"
 
@@ -395,6 +396,154 @@ START_TEST(a_plan_is_read_as_it_was_written)
 }
 END_TEST
 
+/* ---- searches ---- */
+
+/* 7B on four hosts: no two hold it together, and their links are too slow for
+ * tensor parallelism, so that 16 micro-batches go through four stages. */
+static const char four[] =
+	"{\"nodes\": [{\"count\": 4, \"ranks\": 1, \"gbit_per_s\": 100,"
+	" \"inside_gbit_per_s\": 2400, \"device\": \"x\"}],"
+	" \"devices\": {\"x\": {\"tflops\": 100, \"memory_gib\": 40}}}";
+static const char seven[] =
+	"{\"num_hidden_layers\": 32, \"hidden_size\": 4096,"
+	" \"num_attention_heads\": 32, \"intermediate_size\": 11008,"
+	" \"vocab_size\": 32000}";
+
+static double find(struct job *j, const struct search *s, struct plan *out)
+{
+	struct search_found f;
+	char said[512] = "";
+	double step;
+
+	ck_assert(search_run(s, &f));
+	ck_assert_msg(!check_plan(j, &f.plan, note, said), "%s", said);
+	step = f.cost.step;
+	if (out) {
+		*out = f.plan;
+		f.plan = (struct plan){0};
+	}
+	search_free(&f);
+	return step;
+}
+
+START_TEST(a_search_interleaves_where_that_is_faster)
+{
+	struct job j;
+	struct search s = {.job = &j,
+			   .space = SEARCH_AUTO,
+			   .overlap = PLAN_OVERLAP_P2P,
+			   .rounds = 8,
+			   .seed = 1,
+			   .jobs = 1};
+	double plain, two, any;
+	struct plan p;
+
+	desk_job(&j, four, seven, 2048, 16);
+	plain = find(&j, &s, &p);
+	ck_assert_int_eq(p.schedule, PLAN_1F1B);
+	ck_assert_int_eq(p.pipeline[0].stages, 4);
+	plan_close(&p);
+	s.interleave = 1;
+	ck_assert_double_eq(find(&j, &s, NULL), plain);
+	s.interleave = 2;
+	two = find(&j, &s, &p);
+	ck_assert_int_eq(p.schedule, PLAN_INTERLEAVED);
+	ck_assert_int_eq(p.pipeline[0].interleave, 2);
+	plan_close(&p);
+	s.interleave = -1;
+	any = find(&j, &s, &p);
+	/* Of 3 / 16 more than the passes, a half and an eighth are left. */
+	ck_assert_double_lt(two, plain * (16 + 3 / 2.0) / (16 + 3));
+	ck_assert_double_lt(any, plain * (16 + 3 / 4.0) / (16 + 3));
+	plan_close(&p);
+	job_close(&j);
+}
+END_TEST
+
+START_TEST(threads_do_not_change_an_interleaved_plan)
+{
+	char *text[2];
+	struct job j;
+
+	desk_job(&j, four, seven, 2048, 24);
+	for (int k = 0; k < 2; k++) {
+		struct search s = {.job = &j,
+				   .space = SEARCH_AUTO,
+				   .overlap = PLAN_OVERLAP_P2P,
+				   .interleave = -1,
+				   .rounds = 8,
+				   .seed = 1,
+				   .jobs = 1 + 2 * k};
+		struct plan p;
+		json_t *root;
+
+		find(&j, &s, &p);
+		root = plan_json(&p);
+		text[k] = json_dumps(root, 0);
+		json_decref(root);
+		plan_close(&p);
+	}
+	ck_assert_str_eq(text[0], text[1]);
+	free(text[0]);
+	free(text[1]);
+	job_close(&j);
+}
+END_TEST
+
+/* Unlike devices, scarce memory, batches that few numbers divide: what comes of
+ * it can be run, and is no slower than without chunks. */
+START_TEST(chunks_make_no_search_worse)
+{
+	static const char mixture[] =
+		"{\"num_hidden_layers\": 12, \"hidden_size\": 1024,"
+		" \"num_attention_heads\": 16, \"intermediate_size\": 4096,"
+		" \"vocab_size\": 32000, \"num_experts\": 8,"
+		" \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 1024}";
+	static const char dense[] =
+		"{\"num_hidden_layers\": 14, \"hidden_size\": 4096,"
+		" \"num_attention_heads\": 32, \"vocab_size\": 32000,"
+		" \"tie_word_embeddings\": true}";
+	int chunked = 0;
+
+	for (unsigned k = 0; k < 10; k++) {
+		unsigned seed = k + 1;
+		char text[1024];
+		struct job j;
+		struct search s = {.job = &j,
+				   .space = SEARCH_AUTO,
+				   .overlap = k % 2 ? PLAN_OVERLAP_FULL
+						    : PLAN_EAGER,
+				   .zero = k % 4 == 3 ? 1 : 0,
+				   .rounds = 4,
+				   .seed = (int)k,
+				   .jobs = 1};
+		double plain;
+		struct plan p;
+
+		snprintf(text, sizeof(text),
+			 "{\"nodes\": [{\"count\": %d, \"ranks\": 1,"
+			 " \"gbit_per_s\": %.0f, \"inside_gbit_per_s\": 100,"
+			 " \"device\": \"a\"}, {\"count\": %d, \"ranks\": 1,"
+			 " \"gbit_per_s\": 50, \"inside_gbit_per_s\": 200,"
+			 " \"device\": \"b\"}], \"devices\": {\"a\": "
+			 "{\"tflops\": 300, \"memory_gib\": %.0f}, \"b\": "
+			 "{\"tflops\": %.0f, \"memory_gib\": 30}}}",
+			 2 + (int)(k % 2), 10 + 90 * draw(&seed),
+			 1 + (int)(k / 2 % 3), 20 + 30 * draw(&seed),
+			 50 + 250 * draw(&seed));
+		desk_job(&j, text, k % 5 == 4 ? mixture : dense, 1024,
+			 k % 3 ? 24 : 12 + (int)(20 * draw(&seed)));
+		plain = find(&j, &s, NULL);
+		s.interleave = -1;
+		ck_assert_double_le(find(&j, &s, &p), plain * (1 + 1e-12));
+		chunked += p.schedule == PLAN_INTERLEAVED;
+		plan_close(&p);
+		job_close(&j);
+	}
+	ck_assert_int_ge(chunked, 4);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: interleave");
@@ -407,6 +556,10 @@ int main(void)
 	tcase_add_test(t, gradients_of_chunks_meet_one_after_the_other);
 	tcase_add_test(t, check_names_what_cannot_be_interleaved);
 	tcase_add_test(t, a_plan_is_read_as_it_was_written);
+	tcase_add_test(t, a_search_interleaves_where_that_is_faster);
+	tcase_add_test(t, threads_do_not_change_an_interleaved_plan);
+	tcase_add_test(t, chunks_make_no_search_worse);
+	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
 	return runner_main(s);
 }
