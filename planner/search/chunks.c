@@ -8,15 +8,16 @@
 #include "planner/search/search.h"
 
 /* Operations that are simulated for each number of chunks. */
-#define SIMULATED 1000000
+#define SIMULATED 2000000
 
 struct chunking {
 	const struct search *s;
 	struct plan plan;
 	struct cost cost;
 	int chunks;
-	long left; /* operations */
-	bool bad;  /* no memory */
+	bool *alike; /* [pipelines of the plan]: what changes; owned */
+	long left;   /* operations */
+	bool bad;    /* no memory */
 };
 
 /* ---- who may ---- */
@@ -232,40 +233,68 @@ static bool is_better(struct chunking *k)
 	return false;
 }
 
-/* One layer from stage a to stage b, through all between; of pipelines that
- * share experts, of which l is the first, alike. False: one would be empty. */
-static bool carry(const struct chunking *k, struct plan_pipeline *l, int a,
-		  int b)
+static bool is_alike(const struct plan_pipeline *a,
+		     const struct plan_pipeline *b)
 {
-	int by = a < b ? -1 : 1, low = a < b ? a : b, high = a < b ? b : a;
-
-	if (l->stage[a].first == l->stage[a].last)
+	if (a->stages != b->stages || plan_chunks(a) != plan_chunks(b) ||
+	    a->micro_batch != b->micro_batch ||
+	    a->micro_batches != b->micro_batches)
 		return false;
-	for (int e = 0; e < plan_experts(&k->plan); e++) {
-		for (int s = low; s < high; s++) {
-			l[e].stage[s].last += by;
-			l[e].stage[s + 1].first += by;
-		}
-	}
+	for (int s = 0; s < a->stages; s++)
+		if (a->stage[s].last != b->stage[s].last ||
+		    a->stage[s].recompute != b->stage[s].recompute)
+			return false;
 	return true;
 }
 
-static bool move_layer(struct chunking *k, struct plan_pipeline *l, int a,
-		       int b)
+/* Pipelines that are like this one change with it, as the step is that of the
+ * slowest; and those that share experts with one of them. False: it is like one
+ * before it. */
+static bool take_alike(struct chunking *k, int at)
 {
-	if (!carry(k, l, a, b))
+	const struct plan_pipeline *l = k->plan.pipeline;
+
+	for (int i = 0; i < k->plan.pipelines; i++)
+		k->alike[i] =
+			is_alike(&l[i - i % plan_experts(&k->plan)], &l[at]);
+	for (int i = 0; i < at; i++)
+		if (k->alike[i])
+			return false;
+	return true;
+}
+
+/* One layer from stage a to stage b, through all between. */
+static void carry(const struct chunking *k, int a, int b)
+{
+	int by = a < b ? -1 : 1, low = a < b ? a : b, high = a < b ? b : a;
+
+	for (int i = 0; i < k->plan.pipelines; i++) {
+		for (int s = low; s < high && k->alike[i]; s++) {
+			k->plan.pipeline[i].stage[s].last += by;
+			k->plan.pipeline[i].stage[s + 1].first += by;
+		}
+	}
+}
+
+static bool move_layer(struct chunking *k, int i, int a, int b)
+{
+	const struct plan_stage *from = &k->plan.pipeline[i].stage[a];
+
+	if (from->first == from->last)
 		return false;
+	carry(k, a, b);
 	if (is_better(k))
 		return true;
-	carry(k, l, b, a);
+	carry(k, b, a);
 	return false;
 }
 
-static bool turn(struct chunking *k, struct plan_pipeline *l, int s)
+static bool turn(struct chunking *k, int s)
 {
 	for (int way = 0; way < 2; way++) {
-		for (int e = 0; e < plan_experts(&k->plan); e++)
-			l[e].stage[s].recompute = !l[e].stage[s].recompute;
+		for (int i = 0; i < k->plan.pipelines; i++)
+			if (k->alike[i])
+				k->plan.pipeline[i].stage[s].recompute ^= true;
 		if (way == 0 && is_better(k))
 			return true;
 	}
@@ -273,17 +302,21 @@ static bool turn(struct chunking *k, struct plan_pipeline *l, int s)
 }
 
 /* To the next stages, and to the other chunks of its team. */
-static bool improve_pipeline(struct chunking *k, struct plan_pipeline *l)
+static bool improve_pipeline(struct chunking *k, int i)
 {
+	const struct plan_pipeline *l = &k->plan.pipeline[i];
 	int teams = plan_teams(l);
 	bool better = false;
 
 	for (int s = 0; s < l->stages && k->left > 0; s++) {
+		if (l->stage[s].recompute)
+			better |= turn(k, s);
 		for (int b = 0; b < l->stages; b++)
 			if (b != s && (b == s - 1 || b == s + 1 ||
 				       b % teams == s % teams))
-				better |= move_layer(k, l, s, b);
-		better |= turn(k, l, s);
+				better |= move_layer(k, i, s, b);
+		if (!l->stage[s].recompute)
+			better |= turn(k, s);
 	}
 	return better;
 }
@@ -296,30 +329,51 @@ static bool improve(struct chunking *k)
 		better = false;
 		for (int i = 0; i < k->plan.pipelines;
 		     i += plan_experts(&k->plan))
-			better |= improve_pipeline(k, &k->plan.pipeline[i]);
+			if (take_alike(k, i))
+				better |= improve_pipeline(k, i);
 	}
 	return !k->bad;
 }
 
 /* ---- all of it ---- */
 
-static void recompute_all(struct plan *p)
+/* Another chunk is computed again of each team that has too little memory;
+ * pipelines that share experts may differ in that. False: all are. */
+static bool save_memory(struct chunking *k)
 {
-	for (int i = 0; i < p->pipelines; i++)
-		for (int s = 0; s < p->pipeline[i].stages; s++)
-			p->pipeline[i].stage[s].recompute = true;
+	bool some = false;
+
+	for (int i = 0; i < k->plan.pipelines; i++) {
+		struct plan_pipeline *l = &k->plan.pipeline[i];
+		int teams = plan_teams(l);
+
+		for (int t = 0; t < teams; t++) {
+			const struct memory *m =
+				&k->cost.pipeline[i].stage[t].memory;
+			int s = t;
+
+			if (m->total <= m->limit)
+				continue;
+			while (s < l->stages && l->stage[s].recompute)
+				s += teams;
+			if (s >= l->stages)
+				return false;
+			l->stage[s].recompute = some = true;
+		}
+	}
+	return some;
 }
 
 /* Chunks keep more activations in flight. */
 static bool first_cost(struct chunking *k)
 {
-	if (!cost_of(k->s->job, &k->plan, NULL, NULL, &k->cost))
-		return false;
-	if (k->cost.fits)
-		return true;
-	cost_free(&k->cost);
-	recompute_all(&k->plan);
-	return cost_of(k->s->job, &k->plan, NULL, NULL, &k->cost);
+	bool good = cost_of(k->s->job, &k->plan, NULL, NULL, &k->cost);
+
+	while (good && !k->cost.fits && save_memory(k)) {
+		cost_free(&k->cost);
+		good = cost_of(k->s->job, &k->plan, NULL, NULL, &k->cost);
+	}
+	return good;
 }
 
 /* Replaces `out`, if that is slower or there is none. */
@@ -328,6 +382,8 @@ static bool try(struct chunking *k, const struct plan *p, struct plan *out,
 {
 	bool good = copy_split(k, p);
 
+	k->alike = calloc((size_t)p->pipelines, sizeof(*k->alike));
+	good &= k->alike != NULL;
 	if (good && k->plan.schedule == PLAN_INTERLEAVED) {
 		good = first_cost(k);
 		if (good && k->cost.fits)
@@ -345,6 +401,7 @@ static bool try(struct chunking *k, const struct plan *p, struct plan *out,
 		cost_free(&k->cost);
 	}
 	plan_close(&k->plan);
+	free(k->alike);
 	return good;
 }
 

@@ -331,8 +331,38 @@ static const char *space_of(const struct crew *c, int kept)
 			     : SEARCH_DEVICE];
 }
 
-/* With chunks longer pipelines wait less: the best of each number of pipelines
- * of which none was finished. */
+/* Of whole rows of micro-batches, and with two layers for each team. */
+static bool may_have_chunks(const struct crew *c, const struct draft *d)
+{
+	int units = model_units(&c->s->job->model);
+
+	for (int i = 0; i < d->lines; i++) {
+		const struct draft_line *l = &d->line[i];
+
+		if (l->teams > 1 && l->micro_batches % l->teams == 0 &&
+		    units >= 2 * l->teams)
+			return true;
+	}
+	return false;
+}
+
+static bool has_shape(const struct crew *c, const bool *taken, int i)
+{
+	const struct draft *d = &c->best.kept[i].draft;
+
+	for (int k = 0; k < c->best.n; k++) {
+		const struct draft *x = &c->best.kept[k].draft;
+
+		if (taken[k] && x->lines == d->lines &&
+		    x->line[0].teams == d->line[0].teams &&
+		    may_have_chunks(c, x))
+			return true;
+	}
+	return false;
+}
+
+/* With chunks longer pipelines wait less: of those that may have them, the best
+ * of each number and length of pipelines of which none was finished. */
 static bool finish_others(struct crew *c, bool *taken, int most,
 			  struct search_found *out)
 {
@@ -342,7 +372,8 @@ static bool finish_others(struct crew *c, bool *taken, int most,
 	memcpy(passed, taken, sizeof(passed));
 	for (int n = 0; n < most && (i = find_next(c, passed, 0, 0)) >= 0;) {
 		passed[i] = true;
-		if (is_like_taken(c, taken, i))
+		if (!may_have_chunks(c, &c->best.kept[i].draft) ||
+		    has_shape(c, taken, i))
 			continue;
 		taken[i] = true;
 		n++;
