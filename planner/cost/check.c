@@ -124,12 +124,19 @@ static bool check_interleave(struct checking *c, int i)
 	return true;
 }
 
-/* Messages go round in a circle, so that both sides cannot be held. */
+/* Messages go round in a circle, or past passes that are put off, so that both
+ * sides cannot be held. */
 static void check_schedule(struct checking *c)
 {
 	const struct plan *p = c->p;
 	bool some = false;
 
+	if (p->overlap == PLAN_BLOCKING &&
+	    (p->schedule == PLAN_INTERLEAVED || p->schedule == PLAN_ZB_H1))
+		say(c,
+		    "overlap: none: wanted send, p2p or full with the schedule "
+		    "%s",
+		    plan_schedule_name(p->schedule));
 	if (p->schedule != PLAN_INTERLEAVED)
 		return;
 	for (int i = 0; i < p->pipelines; i++)
@@ -137,9 +144,6 @@ static void check_schedule(struct checking *c)
 	if (!some)
 		say(c, "schedule: interleaved: wanted 1f1b or gpipe, as no "
 		       "pipeline has interleave above 1");
-	if (p->overlap == PLAN_BLOCKING)
-		say(c, "overlap: none: wanted send, p2p or full with the "
-		       "schedule interleaved");
 }
 
 static void check_ranks(struct checking *c)

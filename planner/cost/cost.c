@@ -128,6 +128,8 @@ static bool cost_stage(struct costing *k, int i, int at)
 	}
 	c->forward = t->forward[s->last + 1] - t->forward[s->first];
 	c->backward = t->backward[s->last + 1] - t->backward[s->first];
+	if (k->p->schedule == PLAN_ZB_H1)
+		c->weight = t->weight[s->last + 1] - t->weight[s->first];
 	c->update = table_update(t, s->first, s->last);
 	if (k->p->zero)
 		c->update *= table_part(t, s->first, s->last, k->p->pipelines);
@@ -283,6 +285,7 @@ static bool cost_passes(struct costing *k)
 
 			k->sim[i].stage[s].forward = c->forward;
 			k->sim[i].stage[s].backward = c->backward;
+			k->sim[i].stage[s].weight = c->weight;
 		}
 	}
 	return true;
@@ -566,10 +569,11 @@ static double late_stage(const struct costing *k, double before, double end,
 	/* Bucket by bucket, or layer by layer, while the last backward pass
 	 * goes on: the last one's gradients are left when it is over. */
 	double left = 1.0 / (s->last - s->first + 1);
+	double pass = c->weight > 0 ? c->weight : c->backward;
 
 	if (k->p->bucket > 0 && c->sync_bytes > 0)
 		left = fmin(1, k->p->bucket * s->tp / c->sync_bytes);
-	return fmax(fmax(before, end - c->backward * (1 - left)) + c->sync,
+	return fmax(fmax(before, end - pass * (1 - left)) + c->sync,
 		    end + c->sync * left);
 }
 

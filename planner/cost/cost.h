@@ -11,6 +11,7 @@
 
 struct cost_stage {
 	double forward, backward; /* seconds of one micro-batch */
+	double weight;            /* ZB-H1: of `backward`, put off */
 	/* Of its devices, with whatever else they hold: seconds of the step
 	 * before the gradients meet. */
 	double busy, moving, idle;

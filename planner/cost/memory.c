@@ -11,6 +11,9 @@ int memory_in_flight(int at, int stages, int micro_batches,
 {
 	int most = 1 + (stages - 1 - at) * (1 + ahead);
 
+	/* Until gradients of weights are found, too. */
+	if (schedule == PLAN_ZB_H1)
+		most = stages;
 	if (schedule == PLAN_GPIPE || most > micro_batches)
 		return micro_batches;
 	return most;
@@ -44,12 +47,19 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 	/* Computed again, a unit needs all of its activations, one unit at a
 	 * time. */
 	out->work = table_work(t, first, last, recompute);
-	if (recompute)
+	if (recompute) {
 		out->activations =
 			out->in_flight * (t->kept[last + 1] - t->kept[first]);
-	else
+		/* What was computed again stays until weights' gradients. */
+		if (p->schedule == PLAN_ZB_H1)
+			out->activations +=
+				(at < out->in_flight ? at : out->in_flight) *
+				(t->active[last + 1] - t->active[first] -
+				 t->kept[last + 1] + t->kept[first]);
+	} else {
 		out->activations = out->in_flight *
 				   (t->active[last + 1] - t->active[first]);
+	}
 	out->reserved = type->reserved;
 	out->limit = type->memory;
 	out->bucket = replicas > 1 ? fmin(p->bucket, state[1] * params) : 0;

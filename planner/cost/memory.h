@@ -27,7 +27,8 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 void memory_join(struct memory *in, int chunks, int at, int teams,
 		 int micro_batches, const struct plan *p, struct memory *out);
 /* Micro-batches in flight: 1F1B holds as many as stages come after it, and its
- * own, and `ahead` more for each of those; GPipe all. */
+ * own, and `ahead` more for each of those; ZB-H1 as the first one in each;
+ * GPipe all. */
 int memory_in_flight(int at, int stages, int micro_batches,
 		     enum plan_schedule schedule, int ahead);
 

@@ -7,7 +7,7 @@
 
 #include "planner/cost/order.h"
 
-enum what { FORWARD, BACKWARD, TAKE, GIVE, TAKE_BACK, GIVE_BACK };
+enum what { FORWARD, BACKWARD, WEIGHT, TAKE, GIVE, TAKE_BACK, GIVE_BACK };
 
 /* What a team of devices does next, and for which of its stages. */
 struct op {
@@ -32,6 +32,7 @@ struct actor {
 
 struct simulation {
 	struct schedule_pipeline *pipeline;
+	bool splits;         /* backward passes: ZB-H1 */
 	struct actor *actor; /* of pipeline p from first[p] on */
 	int *first;
 	int actors;
@@ -123,6 +124,33 @@ static void order_gpipe(struct actor *a, int n, int m)
 		if (s > 0)
 			push_op(a, GIVE_BACK, k);
 	}
+}
+
+/* Gradients of weights are put off by as many passes as memory has room for. */
+static void order_zb_h1(struct actor *a, int n, int m)
+{
+	int s = a->stage, ahead = n - s < m ? n - s : m;
+
+	for (int k = 0; k < m + ahead; k++) {
+		if (k >= ahead) {
+			if (s < n - 1)
+				push_op(a, TAKE_BACK, k - ahead);
+			push_op(a, BACKWARD, k - ahead);
+			if (s > 0)
+				push_op(a, GIVE_BACK, k - ahead);
+			if (k - ahead >= s)
+				push_op(a, WEIGHT, k - ahead - s);
+		}
+		if (k >= m)
+			continue;
+		if (s > 0)
+			push_op(a, TAKE, k);
+		push_op(a, FORWARD, k);
+		if (s < n - 1)
+			push_op(a, GIVE, k);
+	}
+	for (int k = m > s ? m - s : 0; k < m; k++)
+		push_op(a, WEIGHT, k);
 }
 
 /* Of n stages. */
@@ -269,19 +297,33 @@ static double send(struct simulation *s, const struct actor *a, bool forward,
 	return end;
 }
 
+static double seconds_of(const struct simulation *s,
+			 const struct schedule_stage *st, struct op op)
+{
+	if (op.what == FORWARD)
+		return st->forward;
+	if (op.what == WEIGHT)
+		return st->weight;
+	return s->splits ? st->backward - st->weight : st->backward;
+}
+
 static void compute(struct simulation *s, struct actor *a, struct op op)
 {
 	struct schedule_stage *st = stage_of(s, a, op);
 	bool forward = op.what == FORWARD;
-	double seconds = forward ? st->forward : st->backward;
+	double seconds = seconds_of(s, st, op);
 	double begin = a->now;
 
 	a->now += seconds;
 	st->busy += seconds;
 	if (!forward)
 		st->end = a->now;
-	show(s, a, forward ? 'F' : 'B', op, begin, a->now);
-	a->gives = !s->blocking && !s->eager;
+	show(s, a,
+	     forward               ? 'F'
+	     : op.what == BACKWARD ? 'B'
+				   : 'W',
+	     op, begin, a->now);
+	a->gives = op.what != WEIGHT && !s->blocking && !s->eager;
 }
 
 static void wake(struct simulation *s, struct actor *a)
@@ -373,7 +415,7 @@ static bool step(struct simulation *s, struct actor *a)
 	if (a->at >= a->ops)
 		return true;
 	op = a->op[a->at];
-	if (op.what == FORWARD || op.what == BACKWARD) {
+	if (op.what == FORWARD || op.what == BACKWARD || op.what == WEIGHT) {
 		compute(s, a, op);
 		a->at++;
 		return true;
@@ -427,6 +469,8 @@ static void order(const struct simulation *s, struct actor *a,
 
 	if (schedule == PLAN_GPIPE)
 		order_gpipe(a, l->stages, l->micro_batches);
+	else if (schedule == PLAN_ZB_H1)
+		order_zb_h1(a, l->stages, l->micro_batches);
 	else if (a->teams < l->stages)
 		order_chunks(a, l->stages, l->micro_batches);
 	else if (l->ahead && !s->blocking && !s->eager)
@@ -469,7 +513,7 @@ static bool prepare(struct simulation *s, int pipelines, uint32_t places,
 			a->pipeline = p;
 			a->stage = i;
 			a->teams = teams;
-			a->op = malloc(6 * m * sizeof(*a->op));
+			a->op = malloc(7 * m * sizeof(*a->op));
 			a->came = malloc(2 * m * sizeof(*a->came));
 			if (!a->op || !a->came)
 				return false;
@@ -489,6 +533,7 @@ double schedule_run(struct schedule_pipeline *pipeline, int pipelines,
 	struct simulation s = {.pipeline = pipeline,
 			       .blocking = overlap == PLAN_BLOCKING,
 			       .eager = overlap == PLAN_EAGER,
+			       .splits = schedule == PLAN_ZB_H1,
 			       .tell = tell,
 			       .ctx = ctx};
 	double end = NAN;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Event simulation of pipelines: 1F1B, GPipe and interleaved 1F1B with stages
- * of any length.
+ * Event simulation of pipelines: 1F1B, GPipe, interleaved 1F1B and ZB-H1 with
+ * stages of any length.
+ *
+ * ZB-H1 (Qi et al., arXiv 2401.10241): a backward pass is over, and its
+ * gradient goes on, once gradients of inputs are found. Those of weights
+ * follow: in stage s after s further backward passes, so that each stage has as
+ * many micro-batches to keep as the first one of 1F1B.
  *
  * Blocking: a stage sends and receives in turn, one message at a time, and
  * both sides are held until it is through. Eager: only who sends is held, as
@@ -21,6 +26,7 @@
 
 struct schedule_stage {
 	double forward, backward; /* seconds of one micro-batch */
+	double weight; /* ZB-H1: of `backward`, gradients of weights */
 	uint32_t node, island;
 	/* To the next stage and back: seconds, and how long that takes the ways
 	 * of the nodes, the way out of the one island, and that into the other.
@@ -45,8 +51,8 @@ struct schedule_pipeline {
 			 * both sides; 0 and 1: one */
 };
 
-/* Of what there is to see: 'F', 'B', 's' an activation, 'g' a gradient, which
- * stage sends. */
+/* Of what there is to see: 'F', 'B', 'W' gradients of weights that were put
+ * off, 's' an activation, 'g' a gradient, which stage sends. */
 struct schedule_event {
 	int pipeline, stage, micro_batch;
 	char what;

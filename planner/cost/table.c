@@ -164,6 +164,20 @@ static void computed_unit(struct job *j, const struct table *t, int unit,
 		 t->tp * (state[0] + state[1] + state[2]) / type->memory_per_s;
 }
 
+/* Of a backward pass, which has twice the operations of the one forward and the
+ * messages of the group: they do not wait for gradients of weights. */
+static double weight_part(const struct model *m, int unit, double sequences,
+			  int seq, double backward_s, double reduce_s)
+{
+	double flops = model_flops(m, unit, sequences, seq);
+	double messages = (unit <= m->layers ? 2 : 1) * reduce_s;
+
+	if (flops <= 0 || backward_s <= messages)
+		return 0;
+	return model_matrix_flops(m, unit, sequences, seq) / (2 * flops) *
+	       (1 - messages / backward_s);
+}
+
 double table_load(const struct job *j, int experts)
 {
 	double load = experts > 1 ? j->imbalance : 1;
@@ -308,6 +322,9 @@ static void fill(struct job *j, struct table *t)
 			t->missing = true;
 		add(t->forward, u, s[0]);
 		add(t->backward, u, s[1]);
+		add(t->weight, u,
+		    s[1] * weight_part(m, u, t->micro_batch, j->seq, s[1],
+				       reduce_s));
 		add(t->update, u, s[2]);
 		t->mixed[u + 1] = t->mixed[u] + model_is_mixed(m, u);
 		if (size) {

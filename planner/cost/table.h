@@ -20,6 +20,8 @@ struct table {
 	bool missing; /* the profile does not tell; why is in words */
 	char why[160];
 	double forward[MODEL_UNITS_MOST + 1], backward[MODEL_UNITS_MOST + 1];
+	/* Of the backward pass, gradients of weights: by operations. */
+	double weight[MODEL_UNITS_MOST + 1];
 	double update[MODEL_UNITS_MOST + 1]; /* seconds */
 	double params[MODEL_UNITS_MOST + 1]; /* of one device */
 	/* Of these, those of experts; and units that have experts. */

@@ -300,22 +300,31 @@ double model_expert_flops(const struct model *m, int unit, double tokens)
 	return 2 * tokens * expert_matrices(m, unit, m->experts.active);
 }
 
-double model_flops(const struct model *m, int unit, double sequences, int seq)
+double model_matrix_flops(const struct model *m, int unit, double sequences,
+			  int seq)
 {
-	const struct latent *l = &m->latent;
-	double tokens = sequences * seq, score;
+	double tokens = sequences * seq;
 
 	if (unit == 0)
 		return 0;
 	if (unit == m->layers + 1)
 		return 2 * tokens * m->embed * m->vocab;
-	/* Of a head: query by key, and what that weighs of the values. */
-	score = l->key_value ? l->plain + l->rope + l->value
-			     : 2.0 * m->head_width;
 	return 2 * tokens *
 		       (attention_matrices(m, unit) + latent_matrices(m) +
 			feed_forward(m, common_width(m, unit)) +
 			router(m, unit)) +
-	       model_expert_flops(m, unit, tokens) +
-	       2 * tokens * seq * score * m->heads;
+	       model_expert_flops(m, unit, tokens);
+}
+
+double model_flops(const struct model *m, int unit, double sequences, int seq)
+{
+	const struct latent *l = &m->latent;
+	double flops = model_matrix_flops(m, unit, sequences, seq), score;
+
+	if (unit == 0 || unit == m->layers + 1)
+		return flops;
+	/* Of a head: query by key, and what that weighs of the values. */
+	score = l->key_value ? l->plain + l->rope + l->value
+			     : 2.0 * m->head_width;
+	return flops + 2 * sequences * seq * seq * score * m->heads;
 }

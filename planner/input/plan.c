@@ -10,7 +10,8 @@
 
 #define MOST (1L << 20)
 
-static const char *const schedules[] = {"1f1b", "gpipe", "interleaved"};
+static const char *const schedules[] = {"1f1b", "gpipe", "interleaved",
+					"zb-h1"};
 static const char *const overlaps[] = {"none", "send", "p2p", "full"};
 
 const char *plan_schedule_name(enum plan_schedule s)
@@ -25,7 +26,7 @@ const char *plan_overlap_name(enum plan_overlap o)
 
 bool plan_schedule_parse(const char *text, enum plan_schedule *out)
 {
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (!strcmp(text, schedules[i])) {
 			*out = (enum plan_schedule)i;
 			return true;
@@ -162,7 +163,7 @@ static void read_words(struct plan *p, struct input *in)
 	if (!plan_schedule_parse(schedule, &p->schedule))
 		input_wrong(in, "schedule",
 			    json_object_get(in->root, "schedule"),
-			    "1f1b, gpipe or interleaved");
+			    "1f1b, gpipe, interleaved or zb-h1");
 	if (!plan_overlap_parse(overlap, &p->overlap))
 		input_wrong(in, "overlap", json_object_get(in->root, "overlap"),
 			    "none, send, p2p or full");

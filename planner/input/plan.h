@@ -31,6 +31,9 @@
  * V. With "schedule": "interleaved" these P teams of devices take turns as in
  * Megatron's interleaved 1F1B (planner/cost/order.h); pipelines without run
  * 1F1B then.
+ *
+ * "schedule": "zb-h1": as 1F1B, but gradients of weights are found later than
+ * those of inputs (planner/cost/schedule.h).
  */
 #ifndef DICOMM_PLANNER_INPUT_PLAN_H
 #define DICOMM_PLANNER_INPUT_PLAN_H
@@ -39,7 +42,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum plan_schedule { PLAN_1F1B, PLAN_GPIPE, PLAN_INTERLEAVED };
+enum plan_schedule { PLAN_1F1B, PLAN_GPIPE, PLAN_INTERLEAVED, PLAN_ZB_H1 };
 enum plan_overlap {
 	PLAN_BLOCKING,
 	PLAN_EAGER,

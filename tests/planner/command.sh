@@ -415,7 +415,7 @@ wrong config 's/"use_cache": true/"num_experts": 8/' 'a mixture of experts'
 wrong plan 's/"tp": [0-9]*/"tp": 3/' '.tp: 3: wanted the number of its ranks'
 wrong plan 's/"global_batch": 96/"global_batch": 95/' 'wanted 95, the global'
 wrong plan 's/"schedule": "1f1b"/"schedule": "zb"/' \
-	'schedule: "zb": wanted 1f1b, gpipe or interleaved'
+	'schedule: "zb": wanted 1f1b, gpipe, interleaved or zb-h1'
 wrong plan 's/"overlap"/"overlaps"/' 'overlaps: "p2p": wanted no such key'
 run 6 search "$@" -g 96 -s 2048 --space colour
 says "--space: colour: wanted type, device or auto"
