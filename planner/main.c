@@ -177,10 +177,10 @@ static int view_job(const struct options *o, struct job *j, struct plan *p,
 			       o->cost, j->model.name);
 		return NO_GOOD;
 	}
-	if (o->cost && p->schedule == PLAN_INTERLEAVED) {
+	if (o->cost && p->schedule != PLAN_1F1B && p->schedule != PLAN_GPIPE) {
 		input_complain("--cost: %s: wanted the schedule 1f1b or "
-			       "gpipe, not interleaved",
-			       o->cost);
+			       "gpipe, not %s",
+			       o->cost, plan_schedule_name(p->schedule));
 		return NO_GOOD;
 	}
 	check_plan(j, p, print_unless_memory, &wrong);

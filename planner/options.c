@@ -228,8 +228,8 @@ static bool take(struct options *o, int option, char *text)
 		good = o->has_schedule =
 			plan_schedule_parse(text, &o->schedule);
 		if (!good)
-			input_complain("--schedule: %s: wanted 1f1b, gpipe or "
-				       "interleaved",
+			input_complain("--schedule: %s: wanted 1f1b, gpipe, "
+				       "interleaved or zb-h1",
 				       text);
 		break;
 	case OVERLAP:
@@ -453,7 +453,8 @@ bool options_read(struct options *o, int argc, char **argv, int *status)
 		 "write the N best plans: FILE.json, FILE.2.json and so on",
 		 "N"},
 		{"schedule", '\0', POPT_ARG_STRING, NULL, SCHEDULE,
-		 "1f1b, gpipe or interleaved (that of the plan)", "NAME"},
+		 "1f1b, gpipe, interleaved or zb-h1 (that of the plan)",
+		 "NAME"},
 		{"overlap", '\0', POPT_ARG_STRING, NULL, OVERLAP,
 		 "of messages and passes: none, send, p2p or full", "NAME"},
 		{"ahead", '\0', POPT_ARG_INT, &o->ahead, AHEAD,

@@ -50,6 +50,11 @@ static bool alike(const char *format, const struct plan *p)
 			return false;
 		}
 	}
+	if (p->schedule == PLAN_ZB_H1) {
+		input_complain("--export %s: schedule: zb-h1: wanted 1f1b",
+			       format);
+		return false;
+	}
 	if (p->ahead) {
 		input_complain("--export %s: ahead: %d: wanted 0", format,
 			       p->ahead);

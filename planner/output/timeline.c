@@ -67,6 +67,8 @@ static const char *word(char what)
 		return "forward";
 	case 'B':
 		return "backward";
+	case 'W':
+		return "weights";
 	case 's':
 		return "activation";
 	default:
@@ -157,6 +159,8 @@ static const char *colour(char what)
 		return "#4c78a8";
 	case 'B':
 		return "#59a14f";
+	case 'W':
+		return "#b07aa1";
 	default:
 		return "#f28e2b";
 	}
@@ -207,9 +211,10 @@ bool timeline_svg(const struct timeline *t, const struct job *j,
 		"height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
 		"<text x=\"5\" y=\"14\">step %.4f s: forward (blue), backward "
-		"(green), messages (orange), gradients and update (grey)"
+		"(green), %smessages (orange), gradients and update (grey)"
 		"</text>\n",
-		WIDTH, (rows + 2) * ROW, c->step);
+		WIDTH, (rows + 2) * ROW, c->step,
+		p->schedule == PLAN_ZB_H1 ? "of weights (purple), " : "");
 	for (int i = 0; i < p->pipelines; i++) {
 		for (int s = 0; s < plan_teams(&p->pipeline[i]); s++) {
 			const struct plan_stage *st = &p->pipeline[i].stage[s];

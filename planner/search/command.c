@@ -183,13 +183,18 @@ static bool check_keep(const struct options *o, const struct search *s)
 	return false;
 }
 
-/* A search finds by itself which pipelines are. */
+/* A search finds by itself which pipelines are interleaved. */
 static bool check_schedule(const struct search *s)
 {
+	if (s->schedule == PLAN_ZB_H1 && s->overlap == PLAN_BLOCKING) {
+		input_complain("--schedule: zb-h1: wanted 1f1b or gpipe with "
+			       "the overlap none");
+		return false;
+	}
 	if (s->schedule != PLAN_INTERLEAVED)
 		return true;
-	input_complain("--schedule: interleaved: wanted 1f1b, or gpipe, with "
-		       "search: --interleave tries it");
+	input_complain("--schedule: interleaved: wanted 1f1b, gpipe or zb-h1 "
+		       "with search: --interleave tries it");
 	return false;
 }
 
