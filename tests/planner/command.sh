@@ -656,7 +656,24 @@ says "--interleave: any: wanted 1 with the overlap none"
 run 6 search "$@" -g 16 -s 2048 --interleave 4 --schedule gpipe
 says "--interleave: 4: wanted 1 with the schedule gpipe"
 run 6 search "$@" -g 16 -s 2048 --schedule interleaved
-says "--schedule: interleaved: wanted 1f1b, or gpipe, with search"
+says "--schedule: interleaved: wanted 1f1b, gpipe or zb-h1 with search"
+
+# Gradients of weights put off: less to wait for, and a row of passes more.
+cat >"$work/late.json" <<EOF
+{"version": 1, "sequence": 2048, "global_batch": 8, "schedule": "zb-h1",
+ "pipelines": [{"micro_batch": 1, "micro_batches": 8,
+  "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 8]},
+   {"ranks": [2, 3], "tp": 2, "layers": [9, 17]}]}]}
+EOF
+run 0 check "$@" --plan "$work/late.json"
+run 0 simulate "$@" --plan "$work/late.json" --svg "$work/late.svg"
+says "zb-h1, overlap p2p"
+[ "$(grep -c '<title>weights' "$work/late.svg")" -eq 16 ] ||
+	fail "late.svg: gradients of weights"
+run 7 simulate "$@" --plan "$work/late.json" --export megatron
+says "--export megatron: schedule: zb-h1: wanted 1f1b"
+run 6 search "$@" -g 16 -s 2048 --schedule zb-h1 --overlap none
+says "--schedule: zb-h1: wanted 1f1b or gpipe with the overlap none"
 
 # ---- no option is taken and not used ----
 
