@@ -227,9 +227,9 @@ static bool simulate(const struct search *s, const struct drafting *g,
 		plan_close(&k.plan);
 		return false;
 	}
-	if (polished && (!polish(s, &k.plan, &k.cost) ||
-			 !search_chunks(s, &k.plan, &chunks.plan,
-					&chunks.cost))) {
+	if (polished &&
+	    (!polish(s, &k.plan, &k.cost) ||
+	     !search_chunks(s, &k.plan, &chunks.plan, &chunks.cost))) {
 		drop(&k);
 		return false;
 	}
