@@ -348,13 +348,12 @@ int search_replan_command(const struct options *o, struct job *j,
 			       old->file, plan_experts(old));
 		return 7;
 	}
-	if (old->schedule == PLAN_INTERLEAVED) {
-		input_complain("replan: %s: schedule: interleaved: wanted 1f1b "
-			       "or gpipe",
-			       old->file);
-		return 7;
-	}
 	s.schedule = old->schedule;
+	/* Who ran chunks may have them again. */
+	if (old->schedule == PLAN_INTERLEAVED) {
+		s.schedule = PLAN_1F1B;
+		s.interleave = -1;
+	}
 	s.overlap = old->overlap;
 	s.ahead = old->ahead;
 	s.experts = 1;

@@ -73,25 +73,51 @@ bool replan_lose(struct job *j, const char *text)
 
 /* ---- what moves ---- */
 
-/* A rank's place in the old plan; tp 0: it has none. */
+/* A stage that a rank had in the old plan; tp 0: none. */
 struct place {
 	int first, last, at, tp;
 };
 
-static struct place *find_places(const struct job *j, const struct plan *p)
-{
-	struct place *place = calloc(j->fleet.ranks, sizeof(*place));
+struct places {
+	struct place *of; /* [rank * each + chunk]; owned */
+	int each;
+};
 
-	for (int i = 0; place && i < p->pipelines; i++) {
-		for (int s = 0; s < p->pipeline[i].stages; s++) {
-			const struct plan_stage *st = &p->pipeline[i].stage[s];
+static bool find_places(const struct job *j, const struct plan *p,
+			struct places *out)
+{
+	out->each = 1;
+	for (int i = 0; i < p->pipelines; i++)
+		if (plan_chunks(&p->pipeline[i]) > out->each)
+			out->each = plan_chunks(&p->pipeline[i]);
+	out->of = calloc((size_t)j->fleet.ranks * (size_t)out->each,
+			 sizeof(*out->of));
+	for (int i = 0; out->of && i < p->pipelines; i++) {
+		const struct plan_pipeline *l = &p->pipeline[i];
+
+		for (int s = 0; s < l->stages; s++) {
+			const struct plan_stage *st = &l->stage[s];
+			size_t chunk = (size_t)(s / plan_teams(l));
 
 			for (int r = 0; r < st->tp; r++)
-				place[st->rank[r]] = (struct place){
+				out->of[st->rank[r] * (size_t)out->each +
+					chunk] = (struct place){
 					st->first, st->last, r, st->tp};
 		}
 	}
-	return place;
+	return out->of;
+}
+
+/* Where a rank had a unit; NULL: nowhere. */
+static const struct place *place_of(const struct places *p, uint32_t rank,
+				    int unit)
+{
+	const struct place *o = &p->of[rank * (size_t)p->each];
+
+	for (int c = 0; c < p->each; c++)
+		if (o[c].tp && unit >= o[c].first && unit <= o[c].last)
+			return &o[c];
+	return NULL;
 }
 
 /* Bytes of a unit that a restart needs: gradients are none of these. */
@@ -103,19 +129,19 @@ static double unit_bytes(const struct job *j, int unit)
 	return model_params(&j->model, unit) * (state[0] + state[2]);
 }
 
-static double stage_moves(const struct job *j, const struct place *old,
+static double stage_moves(const struct job *j, const struct places *old,
 			  const struct plan_stage *st)
 {
 	double sum = 0;
 
 	for (int r = 0; r < st->tp; r++) {
-		const struct place *o = &old[st->rank[r]];
 		double low = (double)r / st->tp, high = (r + 1.0) / st->tp;
 
 		for (int u = st->first; u <= st->last; u++) {
+			const struct place *o = place_of(old, st->rank[r], u);
 			double has = 0;
 
-			if (o->tp && u >= o->first && u <= o->last)
+			if (o)
 				has = fmin(high, (o->at + 1.0) / o->tp) -
 				      fmax(low, (double)o->at / o->tp);
 			sum += (high - low - fmax(0, has)) * unit_bytes(j, u);
@@ -124,7 +150,7 @@ static double stage_moves(const struct job *j, const struct place *old,
 	return sum;
 }
 
-static double moves(const struct job *j, const struct place *old,
+static double moves(const struct job *j, const struct places *old,
 		    const struct plan *new)
 {
 	double sum = 0;
@@ -138,10 +164,11 @@ static double moves(const struct job *j, const struct place *old,
 double replan_moves(const struct job *j, const struct plan *old,
 		    const struct plan *new)
 {
-	struct place *place = find_places(j, old);
-	double sum = place ? moves(j, place, new) : NAN;
+	struct places places;
+	double sum =
+		find_places(j, old, &places) ? moves(j, &places, new) : NAN;
 
-	free(place);
+	free(places.of);
 	return sum;
 }
 
@@ -149,7 +176,7 @@ double replan_moves(const struct job *j, const struct plan *old,
 
 /* What ZeRO spreads over those that have a part is gone with each of them. */
 static double find_gone(const struct job *j, const struct plan *plan,
-			const struct place *old)
+			const struct places *old)
 {
 	double state[3], gone = 0;
 
@@ -159,9 +186,9 @@ static double find_gone(const struct job *j, const struct plan *plan,
 		double missing = 0, spread = 0;
 
 		for (uint32_t r = 0; r < j->fleet.ranks; r++) {
-			const struct place *o = &old[r];
+			const struct place *o = place_of(old, r, u);
 
-			if (!o->tp || u < o->first || u > o->last)
+			if (!o)
 				continue;
 			for (int k = 0; k < PARTS; k++) {
 				if (k * o->tp / PARTS != o->at)
@@ -188,7 +215,7 @@ static double find_gone(const struct job *j, const struct plan *plan,
 struct replanning {
 	const struct search *s;
 	const struct plan *old;
-	struct place *place;
+	struct places places;
 	struct plan plan[CANDIDATES];
 	struct cost cost[CANDIDATES];
 	int n, searched; /* the first so many were found by a search */
@@ -259,7 +286,7 @@ static bool lay_out(const struct replanning *k, enum repair how,
 		line = &d->line[d->lines - 1];
 		line->micro_batch = l->micro_batch;
 		line->teams = 0;
-		for (int s = 0; s < l->stages; s++) {
+		for (int s = 0; s < plan_teams(l); s++) {
 			struct draft_team rest;
 			bool some = find_rest(k->s->job, &l->stage[s], &rest);
 
@@ -276,23 +303,69 @@ static bool lay_out(const struct replanning *k, enum repair how,
 	return true;
 }
 
+/* As it was, but for its micro-batches. False: no memory. */
+static bool keep_pipeline(struct plan *p, struct plan_pipeline *to,
+			  const struct plan_pipeline *l)
+{
+	if (plan_chunks(l) > 1) {
+		to->interleave = plan_chunks(l);
+		p->schedule = PLAN_INTERLEAVED;
+	}
+	for (int s = 0; s < l->stages; s++) {
+		const struct plan_stage *from = &l->stage[s];
+
+		if (s >= to->stages) {
+			struct plan_stage *st = plan_add_stage(to, from->tp);
+
+			if (!st)
+				return false;
+			memcpy(st->rank, from->rank,
+			       (size_t)from->tp * sizeof(*st->rank));
+		}
+		to->stage[s].first = from->first;
+		to->stage[s].last = from->last;
+		to->stage[s].recompute = from->recompute;
+	}
+	return true;
+}
+
 /* The layers that the pipelines that are whole had. */
-static void keep_layers(const struct replanning *k, struct plan *p)
+static bool keep_layers(const struct replanning *k, struct plan *p)
 {
 	for (int i = 0, n = 0; i < k->old->pipelines && n < p->pipelines; i++) {
 		const struct plan_pipeline *l = &k->old->pipeline[i];
 		struct plan_pipeline *to = &p->pipeline[n];
 
-		if (l->stages != to->stages ||
+		if (plan_teams(l) != to->stages ||
 		    l->stage[0].rank[0] != to->stage[0].rank[0])
 			continue;
-		for (int s = 0; s < l->stages; s++) {
-			to->stage[s].first = l->stage[s].first;
-			to->stage[s].last = l->stage[s].last;
-			to->stage[s].recompute = l->stage[s].recompute;
-		}
 		n++;
+		if (plan_chunks(l) > 1 && to->micro_batches % to->stages)
+			continue;
+		if (!keep_pipeline(p, to, l))
+			return false;
 	}
+	return true;
+}
+
+/* Takes the plan over; and adds the one that it becomes with chunks, if they
+ * are asked for. */
+static bool add_both(struct replanning *k, struct plan *p)
+{
+	struct plan chunks = {0};
+	struct cost c = {0};
+	bool good = p->schedule == PLAN_INTERLEAVED ||
+		    search_chunks(k->s, p, &chunks, &c);
+
+	cost_free(&c);
+	if (!good)
+		plan_close(p);
+	good = good && add(k, p);
+	if (!good || !chunks.pipelines) {
+		plan_close(&chunks);
+		return good;
+	}
+	return add(k, &chunks);
 }
 
 static bool repair(struct replanning *k, enum repair how)
@@ -315,9 +388,9 @@ static bool repair(struct replanning *k, enum repair how)
 	if (good && d.lines && !isinf(d.seconds)) {
 		good = draft_plan(&g, &d, &p);
 		if (good && how == PIPELINES)
-			keep_layers(k, &p);
+			good = keep_layers(k, &p);
 		if (good)
-			good = add(k, &p);
+			good = add_both(k, &p);
 		else
 			plan_close(&p);
 	}
@@ -328,37 +401,64 @@ static bool repair(struct replanning *k, enum repair how)
 
 /* ---- teams that take each other's place ---- */
 
-static bool is_alike(const struct job *j, const struct plan_stage *a,
-		     const struct plan_stage *b)
+/* A team of a plan, and all stages that it has. */
+struct team {
+	struct plan_pipeline *l;
+	int at;
+};
+
+static bool is_alike(const struct job *j, struct team a, struct team b)
 {
 	const struct fleet *f = &j->fleet;
+	const struct plan_stage *x = &a.l->stage[a.at], *y = &b.l->stage[b.at];
 
-	return a->tp == b->tp &&
-	       f->kind_of[f->links->node_of[a->rank[0]]] ==
-		       f->kind_of[f->links->node_of[b->rank[0]]];
+	return x->tp == y->tp &&
+	       f->kind_of[f->links->node_of[x->rank[0]]] ==
+		       f->kind_of[f->links->node_of[y->rank[0]]];
 }
 
-static void swap(struct plan_stage *a, struct plan_stage *b)
+/* What is in its first stage is in all of them. */
+static void spread(struct team t)
 {
-	uint32_t *rank = a->rank;
+	const struct plan_stage *from = &t.l->stage[t.at];
 
-	a->rank = b->rank;
-	b->rank = rank;
+	for (int s = t.at + plan_teams(t.l); s < t.l->stages;
+	     s += plan_teams(t.l))
+		memcpy(t.l->stage[s].rank, from->rank,
+		       (size_t)from->tp * sizeof(*from->rank));
+}
+
+static void swap(struct team a, struct team b)
+{
+	struct plan_stage *x = &a.l->stage[a.at], *y = &b.l->stage[b.at];
+	uint32_t *rank = x->rank;
+
+	x->rank = y->rank;
+	y->rank = rank;
+	spread(a);
+	spread(b);
+}
+
+static double team_moves(const struct replanning *k, struct team t)
+{
+	double sum = 0;
+
+	for (int s = t.at; s < t.l->stages; s += plan_teams(t.l))
+		sum += stage_moves(k->s->job, &k->places, &t.l->stage[s]);
+	return sum;
 }
 
 /* True, and done, if less moves and no step takes longer than most_s. */
-static bool try_swap(struct replanning *k, int n, struct plan_stage *a,
-		     struct plan_stage *b, double most_s)
+static bool try_swap(struct replanning *k, int n, struct team a, struct team b,
+		     double most_s)
 {
-	const struct job *j = k->s->job;
-	double was = stage_moves(j, k->place, a) + stage_moves(j, k->place, b);
+	double was = team_moves(k, a) + team_moves(k, b);
 	struct cost c;
 
-	if (!is_alike(j, a, b))
+	if (!is_alike(k->s->job, a, b))
 		return false;
 	swap(a, b);
-	if (stage_moves(j, k->place, a) + stage_moves(j, k->place, b) <
-		    was * (1 - 1e-9) &&
+	if (team_moves(k, a) + team_moves(k, b) < was * (1 - 1e-9) &&
 	    cost_of(k->s->job, &k->plan[n], NULL, NULL, &c)) {
 		if (c.step <= most_s) {
 			cost_free(&k->cost[n]);
@@ -371,18 +471,19 @@ static bool try_swap(struct replanning *k, int n, struct plan_stage *a,
 	return false;
 }
 
-static bool settle_stage(struct replanning *k, int n, struct plan_stage *a,
-			 double most_s)
+static bool settle_team(struct replanning *k, int n, struct team a,
+			double most_s)
 {
 	struct plan *p = &k->plan[n];
 	bool better = false;
 
-	for (int i = 0; i < p->pipelines; i++)
-		for (int s = 0; s < p->pipeline[i].stages; s++)
-			if (&p->pipeline[i].stage[s] != a)
-				better |= try_swap(k, n, a,
-						   &p->pipeline[i].stage[s],
-						   most_s);
+	for (int i = 0; i < p->pipelines; i++) {
+		struct team b = {&p->pipeline[i], 0};
+
+		for (; b.at < plan_teams(b.l); b.at++)
+			if (b.l != a.l || b.at != a.at)
+				better |= try_swap(k, n, a, b, most_s);
+	}
 	return better;
 }
 
@@ -393,10 +494,12 @@ static void settle(struct replanning *k, int n, double most_s)
 
 	while (better) {
 		better = false;
-		for (int i = 0; i < p->pipelines; i++)
-			for (int s = 0; s < p->pipeline[i].stages; s++)
-				better |= settle_stage(
-					k, n, &p->pipeline[i].stage[s], most_s);
+		for (int i = 0; i < p->pipelines; i++) {
+			struct team a = {&p->pipeline[i], 0};
+
+			for (; a.at < plan_teams(a.l); a.at++)
+				better |= settle_team(k, n, a, most_s);
+		}
 	}
 }
 
@@ -411,17 +514,17 @@ static void choose(struct replanning *k, struct search_found *out,
 		if (k->cost[n].step < k->cost[fastest].step)
 			fastest = n;
 	r->fastest_s = k->cost[fastest].step;
-	r->fastest_moved = moves(k->s->job, k->place, &k->plan[fastest]);
+	r->fastest_moved = moves(k->s->job, &k->places, &k->plan[fastest]);
 	best = fastest;
 	for (int n = 0; n < k->n; n++)
 		settle(k, n,
 		       fmax(k->cost[n].step, r->fastest_s * REPLAN_SLOWER));
 	for (int n = 0; n < k->n; n++)
 		if (k->cost[n].step <= r->fastest_s * REPLAN_SLOWER &&
-		    moves(k->s->job, k->place, &k->plan[n]) <
-			    moves(k->s->job, k->place, &k->plan[best]))
+		    moves(k->s->job, &k->places, &k->plan[n]) <
+			    moves(k->s->job, &k->places, &k->plan[best]))
 			best = n;
-	r->moved = moves(k->s->job, k->place, &k->plan[best]);
+	r->moved = moves(k->s->job, &k->places, &k->plan[best]);
 	plan_close(&out->plan);
 	cost_free(&out->cost);
 	out->plan = k->plan[best];
@@ -440,10 +543,9 @@ bool replan_run(const struct search *s, const struct plan *old,
 
 	if (!good)
 		return false;
-	k.place = find_places(s->job, old);
-	good = k.place;
+	good = find_places(s->job, old, &k.places);
 	if (good)
-		r->gone = find_gone(s->job, old, k.place);
+		r->gone = find_gone(s->job, old, &k.places);
 	if (good) {
 		good = add(&k, &out->plan);
 		out->plan = (struct plan){0};
@@ -463,7 +565,7 @@ bool replan_run(const struct search *s, const struct plan *old,
 		plan_close(&k.plan[n]);
 		cost_free(&k.cost[n]);
 	}
-	free(k.place);
+	free(k.places.of);
 	if (!good)
 		search_free(out);
 	return good;

@@ -633,8 +633,25 @@ run 7 simulate "$@" --plan "$work/chunks.json" --export flagscale
 says "--export flagscale: pipelines[0].interleave: 2: wanted 1"
 run 7 simulate "$@" --plan "$work/chunks.json" --cost flashflex
 says "--cost: flashflex: wanted the schedule 1f1b or gpipe, not interleaved"
-run 7 replan "$@" --plan "$work/chunks.json" --lost 3
-says "chunks.json: schedule: interleaved: wanted 1f1b or gpipe"
+# Of two such pipelines one is left, as it was: nothing moves.
+cat >"$work/two.json" <<EOF
+{"version": 1, "sequence": 2048, "global_batch": 16, "schedule": "interleaved",
+ "pipelines": [{"micro_batch": 1, "micro_batches": 8, "interleave": 2,
+  "stages": [{"ranks": [0, 1], "tp": 2, "layers": [0, 4]},
+   {"ranks": [2, 3], "tp": 2, "layers": [5, 8]},
+   {"ranks": [0, 1], "tp": 2, "layers": [9, 12]},
+   {"ranks": [2, 3], "tp": 2, "layers": [13, 17]}]},
+  {"micro_batch": 1, "micro_batches": 8, "interleave": 2,
+  "stages": [{"ranks": [4, 5], "tp": 2, "layers": [0, 4]},
+   {"ranks": [6, 7], "tp": 2, "layers": [5, 8]},
+   {"ranks": [4, 5], "tp": 2, "layers": [9, 12]},
+   {"ranks": [6, 7], "tp": 2, "layers": [13, 17]}]}]}
+EOF
+run 0 replan "$@" --plan "$work/two.json" --lost 4,8-11 --rounds 4 \
+	-o "$work/again.json"
+run 0 check "$@" --plan "$work/again.json"
+run 0 replan "$@" --plan "$work/two.json" --lost 4-11 --rounds 4
+says "of weights and optimizer move"
 run 7 check "$@" --plan "$work/chunks.json" --schedule gpipe
 says "chunks.json: pipelines[0].interleave: 2: wanted 1 with the schedule gpipe"
 run 7 check "$@" --plan "$work/plan.json" --schedule interleaved

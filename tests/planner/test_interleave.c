@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "planner/cost/check.h"
+#include "planner/search/replan.h"
 #include "planner/search/search.h"
 #include "tests/planner/desk.h"
 #include "tests/support/runner.h"
@@ -544,6 +545,69 @@ START_TEST(chunks_make_no_search_worse)
 }
 END_TEST
 
+/* A rank has what it had in any of its chunks. */
+START_TEST(what_a_rank_had_in_another_chunk_does_not_move)
+{
+	struct plan plain, chunks;
+	double state[3], blocks = 0;
+	struct job j;
+
+	desk_job(&j, cluster, model, 128, 8);
+	table_state_bytes(&j, state);
+	plan_teams_of_two(&plain, 1);
+	plan_teams_of_two(&chunks, 2);
+	ck_assert_double_eq(replan_moves(&j, &chunks, &chunks), 0);
+	/* 0 to 4 of 0 to 2 and 5 and 6; 5 to 9 of 3, 4 and 7 to 9. */
+	for (int u = 3; u <= 6; u++)
+		blocks += model_params(&j.model, u) * (state[0] + state[2]);
+	ck_assert_double_eq_tol(replan_moves(&j, &chunks, &plain), blocks, 1);
+	ck_assert_double_eq_tol(replan_moves(&j, &plain, &chunks), blocks, 1);
+	plan_close(&plain);
+	plan_close(&chunks);
+	job_close(&j);
+}
+END_TEST
+
+/* Of two interleaved pipelines one loses a rank: what is left can be run, and
+ * the other one may stay as it is. */
+START_TEST(an_interleaved_plan_is_planned_anew)
+{
+	struct job j;
+	struct search s = {.job = &j,
+			   .space = SEARCH_AUTO,
+			   .overlap = PLAN_OVERLAP_P2P,
+			   .interleave = -1,
+			   .experts = 1,
+			   .rounds = 4,
+			   .seed = 1,
+			   .jobs = 1};
+	char lost[2] = "5", said[512] = "";
+	struct plan_pipeline *l;
+	struct search_found f;
+	struct replan r = {0};
+	struct plan p;
+
+	desk_job(&j, cluster, model, 128, 16);
+	plan_teams_of_two(&p, 2);
+	p.global_batch = 16;
+	l = plan_add_pipeline(&p);
+	l->interleave = 2;
+	l->micro_batch = 1;
+	l->micro_batches = 8;
+	for (int k = 0; k < 4; k++)
+		desk_stage(l, k % 2 ? 6 : 2, 2, p.pipeline[0].stage[k].first,
+			   p.pipeline[0].stage[k].last);
+	ck_assert_msg(!check_plan(&j, &p, note, said), "%s", said);
+	ck_assert(replan_lose(&j, lost));
+	ck_assert(replan_run(&s, &p, &f, &r));
+	ck_assert_msg(!check_plan(&j, &f.plan, note, said), "%s", said);
+	ck_assert_double_eq_tol(r.moved, replan_moves(&j, &p, &f.plan), 1);
+	search_free(&f);
+	plan_close(&p);
+	job_close(&j);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: interleave");
@@ -559,6 +623,8 @@ int main(void)
 	tcase_add_test(t, a_search_interleaves_where_that_is_faster);
 	tcase_add_test(t, threads_do_not_change_an_interleaved_plan);
 	tcase_add_test(t, chunks_make_no_search_worse);
+	tcase_add_test(t, what_a_rank_had_in_another_chunk_does_not_move);
+	tcase_add_test(t, an_interleaved_plan_is_planned_anew);
 	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
 	return runner_main(s);
