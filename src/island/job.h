@@ -37,6 +37,12 @@ static inline bool island_job_is_alone(const struct job *j)
 	return j->size == 1;
 }
 
+/* Inside islands an average is a sum. */
+static inline int island_job_op(const struct job *j)
+{
+	return j->op == DICOMM_AVG ? DICOMM_SUM : (int)j->op;
+}
+
 /* After a failure, breaks the communicator: the others wait for the calls that
  * are missing. Returns the status. */
 dicomm_result_t island_job_missed(const struct job *j, dicomm_result_t status);
