@@ -65,12 +65,9 @@ static void find_islands(struct island *is)
 			is->rank[is->first[is->of[r]]] + is->index[r] == r;
 }
 
-/* The owners of a piece; this rank alone if it is none of them. */
-static dicomm_result_t make_group(struct island *is, uint32_t piece,
-				  struct call_group *g)
+static dicomm_result_t find_owners(struct island *is)
 {
-	uint32_t me = (uint32_t)is->comm->rank;
-	bool in = island_owner(is, is->mine, piece) == me;
+	uint32_t number = is->index[is->comm->rank];
 	uint32_t *of = calloc(is->islands, sizeof(*of));
 	struct links *links = NULL;
 	dicomm_result_t status = DICOMM_SUCCESS;
@@ -78,28 +75,14 @@ static dicomm_result_t make_group(struct island *is, uint32_t piece,
 	if (!of)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
 	for (uint32_t i = 0; i < is->islands; i++)
-		of[i] = island_owner(is, i, piece);
-	if (!in)
-		of[0] = me;
-	if (in && is->comm->links)
+		of[i] = island_owner(is, i, number);
+	if (is->comm->links)
 		status = links_part(is->comm->links, is->islands, of, &links);
-	*g = (struct call_group){.rank = in ? (int)is->mine : 0,
-				 .ranks = in ? (int)is->islands : 1,
-				 .of = of,
-				 .links = links};
+	is->owners = (struct call_group){.rank = (int)is->mine,
+					 .ranks = (int)is->islands,
+					 .of = of,
+					 .links = links};
 	return status;
-}
-
-static dicomm_result_t make_groups(struct island *is)
-{
-	is->rounds = is->equal ? 1 : is->pieces;
-	is->groups = calloc(is->rounds, sizeof(*is->groups));
-	if (!is->groups)
-		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
-	for (uint32_t i = 0; i < is->rounds; i++)
-		TRY(make_group(is, is->equal ? is->index[is->comm->rank] : i,
-			       &is->groups[i]));
-	return DICOMM_SUCCESS;
 }
 
 /* ---- the vendor's communicator ---- */
@@ -305,8 +288,8 @@ static dicomm_result_t form(struct island *is)
 			status = agree(is, offers);
 	}
 	free(offers);
-	if (status == DICOMM_SUCCESS && !*is->why)
-		status = make_groups(is);
+	if (status == DICOMM_SUCCESS && !*is->why && is->equal)
+		status = find_owners(is);
 	if (status == DICOMM_SUCCESS && !*is->why)
 		status = island_parts_open(&is->parts, is->comm);
 	if (status == DICOMM_SUCCESS && !*is->why)
@@ -405,11 +388,8 @@ void island_close(struct dicomm_comm *comm)
 	end_vendor(is);
 	comm->on_broken = NULL;
 	comm->island = NULL;
-	for (uint32_t i = 0; is->groups && i < is->rounds; i++) {
-		free((void *)(uintptr_t)is->groups[i].of);
-		links_free((struct links *)(uintptr_t)is->groups[i].links);
-	}
-	free(is->groups);
+	free((void *)(uintptr_t)is->owners.of);
+	links_free((struct links *)(uintptr_t)is->owners.links);
 	free(is->of);
 	free(is->index);
 	free(is->size);

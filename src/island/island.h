@@ -4,10 +4,11 @@
  * the vendor's own library. A collective goes by that library inside islands
  * and by this one between them, so that each byte enters an island once.
  *
- * A message is cut into as many pieces as the largest island has ranks. In each
- * island, a piece has one owner: member number piece % size. The owners of a
- * piece are a group of the communicator (struct call_group), which does its
- * part between the islands.
+ * A message is cut into pieces, one for each rank of an island. Equal islands
+ * have the same pieces, and the owners of a piece are a group of the
+ * communicator (struct call_group), which does its part between the islands.
+ * Between unequal islands, pieces pass by what two ranks have in common
+ * (swap.h).
  *
  * Threads: calls are made by the user's threads, one at a time (`calls`). A
  * thread of the island aborts the vendor's communicator when ours breaks.
@@ -34,19 +35,16 @@ struct island {
 	/* Why there are none, for explain; "": there are. */
 	char why[256];
 	uint32_t islands, mine;
-	uint32_t *of;    /* [rank]: its island */
-	uint32_t *index; /* [rank]: its number in its island */
-	uint32_t *size;  /* [island] */
-	uint32_t *rank;  /* [first[island] + index]: the rank */
-	uint32_t *first; /* [islands] */
-	uint32_t pieces;
+	uint32_t *of;     /* [rank]: its island */
+	uint32_t *index;  /* [rank]: its number in its island */
+	uint32_t *size;   /* [island] */
+	uint32_t *rank;   /* [first[island] + index]: the rank */
+	uint32_t *first;  /* [islands] */
+	uint32_t pieces;  /* ranks of the largest island */
 	bool equal;       /* all islands are of one size */
 	bool consecutive; /* as are the ranks of each */
-	/* Groups of owners, one for each call that makes the part between
-	 * islands: if islands are equal, one, since each rank owns one piece;
-	 * otherwise one for each piece. */
-	uint32_t rounds;
-	struct call_group *groups; /* [rounds] */
+	/* If they are, the ranks of this rank's number, one of each */
+	struct call_group owners;
 	/* Least bytes of the longer buffer for which islands are predicted to
 	 * be faster; UINT64_MAX: never. */
 	uint64_t least[COLL_KINDS];

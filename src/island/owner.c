@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls of the owners of pieces. */
+/* What passes between equal islands. */
 #include "src/island/owner.h"
 
 #include <stdlib.h>
@@ -8,129 +8,72 @@
 #include "src/island/block.h"
 #include "src/island/piece.h"
 
-/* Fills in the call for a piece, or the blocks of ranks with that number, of
- * which this rank is the owner. */
-typedef dicomm_result_t between_fn(const struct job *j, uint32_t piece,
-				   struct call *call, size_t **counts);
-
-static dicomm_result_t fill_piece(const struct job *j, uint32_t piece,
-				  struct call *call, size_t **counts)
+static void fill_piece(const struct job *j, struct call *call)
 {
-	size_t at = island_piece_at(j, piece) * j->elem;
-
-	(void)counts;
-	call->count = island_piece_length(j, piece);
-	call->recv = island_piece_sum(j, piece);
-	call->send = island_job_is_alone(j) ? j->send + at : call->recv;
-	if (!coll_rooted(j->coll))
-		return DICOMM_SUCCESS;
-	call->root = (int)j->is->of[j->root];
-	if (j->coll == COLL_BROADCAST && j->is->comm->rank != j->root)
-		call->send = call->recv;
-	return DICOMM_SUCCESS;
+	call->count = island_piece_of(j, 0, (uint32_t)j->is->comm->rank).length;
+	call->recv = island_piece_sum(j, 0);
+	call->send = call->recv;
+	if (coll_rooted(j->coll))
+		call->root = (int)j->is->of[j->root];
 }
 
-/* Counts and places of blocks of the ranks with that number, one in each island
- * that has so many, for a call with counts for each rank. `sends`: those that
- * are sent; of the others there is one, of `own` elements. */
-static dicomm_result_t fill_counts(const struct job *j, uint32_t number,
-				   bool sends, const size_t *displs, size_t own,
-				   struct call *call, size_t **counts)
+/* The rank of an island with this rank's number */
+static uint32_t peer_in(const struct island *is, uint32_t island)
+{
+	return is->rank[is->first[island] + is->index[is->comm->rank]];
+}
+
+/* Blocks of the owners, for a call with counts for each rank. `sends`: those
+ * that are sent; of the others there is one. */
+static dicomm_result_t fill_blocks(const struct job *j, bool sends,
+				   struct item *item)
 {
 	const struct island *is = j->is;
-	uint32_t n = is->islands;
-	size_t *room = calloc(2 * (size_t)n + 2, sizeof(*room));
+	size_t n = is->islands, *room = calloc(2 * n + 2, sizeof(*room));
+	struct call *call = &item->call;
 
 	if (!room)
 		return FAIL(DICOMM_ERR_NO_MEMORY, "island: out of memory");
 	for (uint32_t i = 0; i < n; i++) {
-		room[i] = number < is->size[i] ? j->count : 0;
-		room[n + i] = displs[i];
+		uint32_t peer = peer_in(is, i);
+
+		room[i] = j->count;
+		room[n + i] = sends ? island_block_sum_at(j, peer)
+				    : peer * island_block_stride(j);
 	}
-	room[2 * (size_t)n] = own;
+	room[2 * n] = j->count;
 	*(sends ? &call->send_counts : &call->recv_counts) = room;
 	*(sends ? &call->send_displs : &call->recv_displs) = room + n;
 	*(sends ? &call->recv_counts : &call->send_counts) = room + 2 * n;
 	*(sends ? &call->recv_displs : &call->send_displs) = room + 2 * n + 1;
 	call->counts = room;
-	*counts = room;
+	item->counts = room;
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t fill_gathered(const struct job *j, uint32_t number,
-				     struct call *call, size_t **counts)
+dicomm_result_t island_owner_call(const struct job *j, struct item *item)
 {
-	const struct island *is = j->is;
-	size_t displs[is->islands];
-	bool own = is->index[is->comm->rank] == number;
+	struct call *call = &item->call;
 
-	for (uint32_t i = 0; i < is->islands; i++)
-		displs[i] = number < is->size[i]
-				    ? is->rank[is->first[i] + number] *
-					      island_block_stride(j)
-				    : 0;
-	call->function = COLL_ALLGATHERV;
-	call->send = j->send;
-	call->recv = j->recv;
-	return fill_counts(j, number, false, displs, own ? j->count : 0, call,
-			   counts);
-}
-
-static dicomm_result_t fill_scattered(const struct job *j, uint32_t number,
-				      struct call *call, size_t **counts)
-{
-	const struct island *is = j->is;
-	size_t displs[is->islands], bytes = island_block_bytes(j);
-	bool own = is->index[is->comm->rank] == number;
-
-	for (uint32_t i = 0; i < is->islands; i++) {
-		if (number >= is->size[i])
-			displs[i] = 0;
-		else if (island_job_is_alone(j))
-			displs[i] = is->rank[is->first[i] + number] *
-				    island_block_stride(j);
-		else
-			displs[i] = (island_block_slot(j, number) +
-				     island_block_before(is, number, i)) *
-				    bytes;
-	}
-	call->function = COLL_REDUCE_SCATTERV;
-	call->send = island_job_is_alone(j) ? j->send : j->scratch;
-	call->recv = j->recv;
-	return fill_counts(j, number, true, displs, own ? j->count : 0, call,
-			   counts);
-}
-
-static between_fn *fill_of(const struct job *j)
-{
+	item->counts = NULL;
+	*call = (struct call){.kind = &planned_kind,
+			      .function = j->coll,
+			      .type = j->type,
+			      .op = j->op,
+			      .root = coll_rooted(j->coll) ? 0 : -1,
+			      .send = j->send,
+			      .recv = j->recv,
+			      .among = &j->is->owners};
 	switch (j->coll) {
 	case COLL_ALLGATHER:
-		return fill_gathered;
+		call->function = COLL_ALLGATHERV;
+		return fill_blocks(j, false, item);
 	case COLL_REDUCE_SCATTER:
-		return fill_scattered;
+		call->function = COLL_REDUCE_SCATTERV;
+		call->send = j->scratch;
+		return fill_blocks(j, true, item);
 	default:
-		return fill_piece;
+		fill_piece(j, call);
+		return DICOMM_SUCCESS;
 	}
-}
-
-/* All ranks make as many calls; those of a piece that this rank does not own
- * are empty. */
-dicomm_result_t island_owner_call(const struct job *j, uint32_t round,
-				  struct item *item)
-{
-	const struct island *is = j->is;
-	uint32_t piece = is->equal ? j->me : round;
-
-	item->call = (struct call){.kind = &planned_kind,
-				   .function = j->coll,
-				   .type = j->type,
-				   .op = j->op,
-				   .root = coll_rooted(j->coll) ? 0 : -1,
-				   .among = &is->groups[round]};
-	item->counts = NULL;
-	if (island_piece_is_mine(j, piece))
-		return fill_of(j)(j, piece, &item->call, &item->counts);
-	if (coll_has_blocks(j->coll))
-		item->call.function = COLL_ALLREDUCE;
-	return DICOMM_SUCCESS;
 }

@@ -2,52 +2,79 @@
 /* Where the pieces of a message are. */
 #include "src/island/piece.h"
 
-size_t island_piece_at(const struct job *j, uint32_t piece)
+static struct piece part(struct piece of, uint32_t n, uint32_t nth)
 {
-	uint32_t n = j->is->pieces;
+	size_t each = of.length / n, more = of.length % n;
 
-	return j->count / n * piece +
-	       (piece < j->count % n ? piece : j->count % n);
+	return (struct piece){of.at + each * nth + (nth < more ? nth : more),
+			      each + (nth < more)};
 }
 
-size_t island_piece_length(const struct job *j, uint32_t piece)
+uint32_t island_piece_shares(const struct job *j)
 {
-	return island_piece_at(j, piece + 1) - island_piece_at(j, piece);
+	uint32_t islands = j->is->islands;
+
+	if (j->is->equal)
+		return 1;
+	if (coll_rooted(j->coll))
+		return islands - 1;
+	return islands == 2 ? 1 : islands;
 }
 
-bool island_piece_is_mine(const struct job *j, uint32_t piece)
+struct piece island_piece_share(const struct job *j, uint32_t share)
 {
-	return piece % j->size == j->me;
+	return part((struct piece){0, j->count}, island_piece_shares(j), share);
 }
 
+uint32_t island_piece_share_of(const struct job *j, uint32_t island)
+{
+	return island - (coll_rooted(j->coll) && island > j->is->of[j->root]);
+}
+
+struct piece island_piece_of(const struct job *j, uint32_t share, uint32_t rank)
+{
+	const struct island *is = j->is;
+
+	return part(island_piece_share(j, share), is->size[is->of[rank]],
+		    is->index[rank]);
+}
+
+struct piece island_piece_near(const struct job *j, uint32_t share,
+			       uint32_t member)
+{
+	return part(island_piece_share(j, share), j->size, member);
+}
+
+struct piece island_piece_common(struct piece a, struct piece b)
+{
+	size_t a_end = a.at + a.length, b_end = b.at + b.length;
+	size_t at = a.at > b.at ? a.at : b.at;
+	size_t end = a_end < b_end ? a_end : b_end;
+
+	return (struct piece){at, end > at ? end - at : 0};
+}
+
+/* Aligned, as kernels like it */
 size_t island_piece_room(const struct job *j)
 {
-	return (j->count / j->is->pieces + 1) * j->elem;
+	size_t share = j->count / island_piece_shares(j) + 1;
+
+	return ((share / j->size + 1) * j->elem | 63) + 1;
 }
 
-/* A captured call would keep scratch for as long as the communicator. All ranks
- * capture it, or none. */
-bool island_piece_is_swapped(const struct job *j)
+bool island_piece_is_apart(const struct job *j)
 {
-	return j->coll == COLL_ALLREDUCE && j->is->islands == 2 &&
-	       !j->is->equal && !j->captured;
+	return j->coll == COLL_REDUCE && j->is->comm->rank != j->root &&
+	       !island_job_is_alone(j);
 }
 
-uint8_t *island_piece_sum(const struct job *j, uint32_t piece)
+uint8_t *island_piece_sum(const struct job *j, uint32_t share)
 {
-	return j->scratch && !island_piece_is_swapped(j)
-		       ? j->scratch + piece / j->size * island_piece_room(j)
-		       : j->recv + island_piece_at(j, piece) * j->elem;
-}
+	size_t at = island_piece_near(j, share, j->me).at * j->elem;
 
-bool island_piece_adds_own(const struct job *j)
-{
-	return island_job_is_alone(j) && j->send != j->recv;
-}
-
-uint8_t *island_piece_other(const struct job *j, uint32_t piece)
-{
-	return island_piece_adds_own(j)
-		       ? j->recv + island_piece_at(j, piece) * j->elem
-		       : j->scratch + piece / j->size * island_piece_room(j);
+	if (island_job_is_alone(j))
+		return (uint8_t *)(uintptr_t)j->send + at;
+	if (island_piece_is_apart(j))
+		return j->scratch + share * island_piece_room(j);
+	return j->recv + at;
 }

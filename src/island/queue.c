@@ -5,46 +5,75 @@
 #include "src/island/block.h"
 #include "src/island/piece.h"
 
-/* Are all pieces as long as each other, with one for each rank? */
-static bool is_even(const struct job *j)
+/* Has each rank of the island as much of it? */
+static bool is_even(const struct job *j, struct piece share)
 {
-	return j->size == j->is->pieces && !(j->count % j->is->pieces);
+	return !(share.length % j->size);
+}
+
+static int reduce_share(struct job *j, uint32_t nth)
+{
+	int op = island_job_op(j), type = (int)j->type, result = VENDOR_SUCCESS;
+	struct piece share = island_piece_share(j, nth);
+
+	if (is_even(j, share))
+		return j->f->reduce_scatter(
+			j->send + share.at * j->elem, island_piece_sum(j, nth),
+			share.length / j->size, type, op, j->vendor, j->stream);
+	for (uint32_t m = 0; m < j->size && result == VENDOR_SUCCESS; m++) {
+		struct piece p = island_piece_near(j, nth, m);
+
+		if (p.length)
+			result = j->f->reduce(j->send + p.at * j->elem,
+					      island_piece_sum(j, nth),
+					      p.length, type, op, (int)m,
+					      j->vendor, j->stream);
+	}
+	return result;
 }
 
 int island_queue_reduce_scatter(struct job *j)
 {
-	int op = island_job_op(j), type = (int)j->type, result = VENDOR_SUCCESS;
+	uint32_t shares = island_piece_shares(j);
+	int result = VENDOR_SUCCESS;
 
 	j->what = "ncclReduceScatter";
-	if (is_even(j))
-		return j->f->reduce_scatter(j->send, island_piece_sum(j, j->me),
-					    island_piece_length(j, 0), type, op,
-					    j->vendor, j->stream);
-	for (uint32_t p = 0; p < j->is->pieces && result == VENDOR_SUCCESS; p++)
-		result = j->f->reduce(j->send + island_piece_at(j, p) * j->elem,
-				      island_piece_sum(j, p),
-				      island_piece_length(j, p), type, op,
-				      (int)(p % j->size), j->vendor, j->stream);
+	for (uint32_t s = 0; s < shares && result == VENDOR_SUCCESS; s++)
+		if (island_piece_share(j, s).length)
+			result = reduce_share(j, s);
+	return result;
+}
+
+static int gather_share(struct job *j, uint32_t nth)
+{
+	struct piece share = island_piece_share(j, nth);
+	int type = (int)j->type, result = VENDOR_SUCCESS;
+
+	if (is_even(j, share))
+		return j->f->allgather(
+			j->recv + island_piece_near(j, nth, j->me).at * j->elem,
+			j->recv + share.at * j->elem, share.length / j->size,
+			type, j->vendor, j->stream);
+	for (uint32_t m = 0; m < j->size && result == VENDOR_SUCCESS; m++) {
+		struct piece p = island_piece_near(j, nth, m);
+		uint8_t *at = j->recv + p.at * j->elem;
+
+		if (p.length)
+			result = j->f->broadcast(at, at, p.length, type, (int)m,
+						 j->vendor, j->stream);
+	}
 	return result;
 }
 
 int island_queue_allgather(struct job *j)
 {
-	int type = (int)j->type, result = VENDOR_SUCCESS;
+	uint32_t shares = island_piece_shares(j);
+	int result = VENDOR_SUCCESS;
 
 	j->what = "ncclAllGather";
-	if (is_even(j))
-		return j->f->allgather(
-			j->recv + island_piece_at(j, j->me) * j->elem, j->recv,
-			island_piece_length(j, 0), type, j->vendor, j->stream);
-	for (uint32_t p = 0; p < j->is->pieces && result == VENDOR_SUCCESS;
-	     p++) {
-		uint8_t *at = j->recv + island_piece_at(j, p) * j->elem;
-
-		result = j->f->broadcast(at, at, island_piece_length(j, p),
-					 type, (int)(p % j->size), j->vendor,
-					 j->stream);
-	}
+	for (uint32_t s = 0; s < shares && result == VENDOR_SUCCESS; s++)
+		if (island_piece_share(j, s).length)
+			result = gather_share(j, s);
 	return result;
 }
 
@@ -58,29 +87,34 @@ int island_queue_broadcast(struct job *j)
 			       j->vendor, j->stream);
 }
 
+static int send_to_root(struct job *j, uint32_t share, uint32_t owner)
+{
+	struct piece p = island_piece_near(j, share, owner);
+	uint32_t root = j->is->index[j->root];
+
+	if (owner == root || !p.length)
+		return VENDOR_SUCCESS;
+	if (j->me == root)
+		return j->f->recv(j->recv + p.at * j->elem, p.length,
+				  (int)j->type, (int)owner, j->vendor,
+				  j->stream);
+	if (j->me == owner)
+		return j->f->send(island_piece_sum(j, share), p.length,
+				  (int)j->type, (int)root, j->vendor,
+				  j->stream);
+	return VENDOR_SUCCESS;
+}
+
 int island_queue_to_root(struct job *j)
 {
-	uint32_t root = j->is->index[j->root];
+	uint32_t shares = island_piece_shares(j);
 	int result = VENDOR_SUCCESS;
 
 	j->what = "ncclSend";
-	for (uint32_t p = 0; p < j->is->pieces && result == VENDOR_SUCCESS;
-	     p++) {
-		uint32_t owner = p % j->size;
-
-		if (owner == root)
-			continue;
-		if (j->me == root)
-			result = j->f->recv(
-				j->recv + island_piece_at(j, p) * j->elem,
-				island_piece_length(j, p), (int)j->type,
-				(int)owner, j->vendor, j->stream);
-		else if (j->me == owner)
-			result = j->f->send(island_piece_sum(j, p),
-					    island_piece_length(j, p),
-					    (int)j->type, (int)root, j->vendor,
-					    j->stream);
-	}
+	for (uint32_t s = 0; s < shares; s++)
+		for (uint32_t m = 0; m < j->size && result == VENDOR_SUCCESS;
+		     m++)
+			result = send_to_root(j, s, m);
 	return result;
 }
 
@@ -95,7 +129,7 @@ int island_queue_block_sums(struct job *j)
 		uint32_t n = is->index[r];
 		uint8_t *to = j->scratch;
 
-		if (island_piece_is_mine(j, n))
+		if (n % j->size == j->me)
 			to += (island_block_slot(j, n) +
 			       island_block_before(is, n, is->of[r])) *
 			      island_block_bytes(j);

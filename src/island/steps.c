@@ -14,30 +14,25 @@
 
 /* ---- the part between islands ---- */
 
-/* Most calls between islands */
 static uint32_t most_calls(const struct job *j)
 {
-	return j->is->pieces + j->is->islands + 1;
+	return j->is->equal ? 1 : island_swap_most_calls(j);
 }
 
 /* Makes the calls between islands: `items` has room for the most. */
 static dicomm_result_t make_calls(const struct job *j, struct item *items,
 				  uint32_t *n)
 {
-	dicomm_result_t status = DICOMM_SUCCESS;
+	dicomm_result_t status;
 
 	*n = 0;
 	for (uint32_t i = 0; i < most_calls(j); i++)
 		items[i] = (struct item){.comm = j->is->comm};
-	if (island_swap_is_for(j)) {
+	if (!j->is->equal) {
 		status = island_swap_calls(j, items, n);
-		while (status != DICOMM_SUCCESS && *n)
-			free(items[--*n].counts);
-		return status;
-	}
-	while (*n < j->is->rounds && status == DICOMM_SUCCESS) {
-		status = island_owner_call(j, *n, &items[*n]);
-		*n += status == DICOMM_SUCCESS;
+	} else {
+		status = island_owner_call(j, &items[0]);
+		*n = status == DICOMM_SUCCESS;
 	}
 	while (status != DICOMM_SUCCESS && *n)
 		free(items[--*n].counts);
@@ -85,15 +80,11 @@ dicomm_result_t island_steps_begin(const struct job *j,
 
 size_t island_steps_scratch(const struct job *j)
 {
-	if ((j->coll == COLL_REDUCE && j->is->comm->rank != j->root) ||
-	    (island_piece_is_swapped(j) && !island_piece_adds_own(j)))
-		return ((j->is->pieces - 1) / j->size + 1) *
-		       island_piece_room(j);
+	if (!j->is->equal)
+		return island_swap_scratch(j);
 	if (j->coll == COLL_REDUCE_SCATTER)
-		return island_block_sums(j) +
-		       (island_swap_is_for(j) ? j->is->islands - 1 : 0) *
-			       island_block_bytes(j);
-	return 0;
+		return island_block_sums(j);
+	return island_piece_is_apart(j) ? island_piece_room(j) : 0;
 }
 
 static bool is_home(const struct job *j)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What each collective but all-to-all (exchange.h) does, in three steps: the
- * vendor's library reduces or spreads within each island, the owners of each
- * piece do their part between islands, and the vendor's library spreads the
+ * vendor's library reduces or spreads within each island, each rank does its
+ * part between islands (owner.h, swap.h), and the vendor's library spreads the
  * result.
  *
  *   allreduce       reduce-scatter, all-reduce, all-gather

@@ -10,6 +10,7 @@
 #include "src/core/fault.h"
 #include "src/core/member.h"
 #include "src/island/exchange.h"
+#include "src/island/piece.h"
 #include "src/island/steps.h"
 #include "src/stream/batch.h"
 #include "src/stream/driver.h"
@@ -359,6 +360,10 @@ static size_t part_count(const struct job *j)
 	uint64_t least = bytes / ISLAND_CALL_PARTS + 1;
 	size_t unit = (size_t)j->is->pieces * 64, count;
 
+	/* So that the vendor's library has as much of each share for each rank
+	 */
+	if (!blocks)
+		unit *= island_piece_shares(j);
 	/* Stops of parts in a graph would wait for each other. */
 	if (!part || part >= bytes || j->captured)
 		return j->count;

@@ -522,7 +522,7 @@ static void on_devices(struct job_rank *me)
 	gadget_open(&g, "cuda:0");
 	t.gadget = &g;
 	join(me, me->arg);
-	explain(me, "allreduce", 600, DICOMM_FLOAT32, "vendor islands: 2");
+	explain(me, "allreduce", 600, DICOMM_FLOAT32, "vendor islands: ");
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++)
 		for (t.count = 5; t.count < 5000; t.count *= 30) {
 			t.kind = kinds[k];
@@ -573,6 +573,8 @@ static void on_devices(struct job_rank *me)
 
 START_TEST(ranks_of_mock_devices_follow_their_streams)
 {
+	static const int used[] = {0, 1, 4};
+	const struct layout *l = &layouts[used[_i % 3]];
 	char why[200];
 
 	if (!gadget_exists("cuda:0", why, sizeof(why))) {
@@ -581,11 +583,11 @@ START_TEST(ranks_of_mock_devices_follow_their_streams)
 	}
 	job_run(&(struct job){
 		.run = on_devices,
-		.arg = &layouts[_i % 2],
-		.ranks = layouts[_i % 2].ranks,
+		.arg = (void *)(uintptr_t)l,
+		.ranks = l->ranks,
 		.bare = true,
 		.timeout_s = 60,
-		.env = {ISLANDS, "DICOMM_DEVICE=cuda:0", parts_of(_i, 2)}});
+		.env = {ISLANDS, "DICOMM_DEVICE=cuda:0", parts_of(_i, 3)}});
 }
 END_TEST
 
@@ -611,20 +613,53 @@ static void check_crossing(struct job_rank *me, const char *what,
 	job_barrier();
 }
 
+static size_t hosts_of(const struct layout *l)
+{
+	size_t last = 0;
+
+	for (int r = 0; r < l->ranks; r++)
+		if ((size_t)l->host[r] > last)
+			last = (size_t)l->host[r];
+	return last + 1;
+}
+
+/* From the island of the root, or to it, each byte passes once; the others pass
+ * on what they got of it. */
+static void crossing_rooted(struct job_rank *me, uint8_t *data)
+{
+	const struct layout *l = me->arg;
+	size_t others = hosts_of(l) - 1;
+	bool home = l->host[me->rank] == l->host[0];
+	uint64_t before = sent(me);
+
+	JOB_TRY(dicomm_broadcast(data, data, CROSSING, DICOMM_UINT8, 0,
+				 me->comm, NULL));
+	check_crossing(me, "a broadcast", before,
+		       home ? CROSSING : CROSSING / others * (others - 1));
+	before = sent(me);
+	JOB_TRY(dicomm_reduce(data, data + CROSSING, CROSSING, DICOMM_UINT8,
+			      DICOMM_SUM, 0, me->comm, NULL));
+	check_crossing(me, "a reduce", before, home ? 0 : CROSSING);
+}
+
 /* Each of the calls does so, in a group or not, on a stream or on none. */
 static void crossing(struct job_rank *me)
 {
 	uint8_t *data = calloc(3, CROSSING);
+	size_t hosts = hosts_of(me->arg), want;
 	uint64_t before;
 	dicomm_stream_t stream;
 
 	JOB_CHECK(data, "out of memory");
 	join(me, me->arg);
+	/* Each island has to get the rest of the sum, and what the others have
+	 * of its share. */
+	want = 2 * CROSSING / hosts * (hosts - 1);
 	JOB_TRY(dicomm_host_stream_create(&stream));
 	before = sent(me);
 	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_SUM,
 				 me->comm, NULL));
-	check_crossing(me, "a call", before, CROSSING);
+	check_crossing(me, "a call", before, want);
 	before = sent(me);
 	JOB_TRY(dicomm_group_start());
 	for (int i = 0; i < 2; i++)
@@ -632,13 +667,14 @@ static void crossing(struct job_rank *me)
 			data + i * CROSSING, data + i * CROSSING, CROSSING,
 			DICOMM_UINT8, DICOMM_SUM, me->comm, NULL));
 	JOB_TRY(dicomm_group_end());
-	check_crossing(me, "a group", before, 2 * CROSSING);
+	check_crossing(me, "a group", before, 2 * want);
 	before = sent(me);
 	JOB_TRY(dicomm_allreduce(data, data, CROSSING, DICOMM_UINT8, DICOMM_AVG,
 				 me->comm, stream));
 	JOB_TRY(dicomm_host_stream_synchronize(stream));
-	check_crossing(me, "a stream", before, CROSSING);
+	check_crossing(me, "a stream", before, want);
 	JOB_TRY(dicomm_host_stream_destroy(stream));
+	crossing_rooted(me, data);
 	free(data);
 }
 
@@ -647,7 +683,7 @@ static void crossing(struct job_rank *me)
 static void crossing_blocks(struct job_rank *me)
 {
 	const struct layout *l = me->arg;
-	size_t block = CROSSING / MOST, own = 0, others = 0;
+	size_t block = CROSSING / MOST, own = 0, others = hosts_of(l) - 1;
 	uint8_t *data = calloc(2, CROSSING);
 	uint64_t before;
 
@@ -655,9 +691,6 @@ static void crossing_blocks(struct job_rank *me)
 	join(me, l);
 	for (int r = 0; r < l->ranks; r++)
 		own += l->host[r] == l->host[me->rank];
-	for (int r = 0; r < l->ranks; r++)
-		if ((size_t)l->host[r] > others)
-			others = (size_t)l->host[r];
 	before = sent(me);
 	JOB_TRY(dicomm_allgather(data, data + CROSSING, block, DICOMM_UINT8,
 				 me->comm, NULL));
@@ -674,10 +707,10 @@ static void crossing_blocks(struct job_rank *me)
 START_TEST(a_byte_crosses_the_boundary_once)
 {
 	job_run(&(struct job){.run = crossing,
-			      .arg = &layouts[_i % 4],
-			      .ranks = layouts[_i % 4].ranks,
+			      .arg = &layouts[_i % 5],
+			      .ranks = layouts[_i % 5].ranks,
 			      .bare = true,
-			      .env = {ISLANDS, parts_of(_i, 4)}});
+			      .env = {ISLANDS, parts_of(_i, 5)}});
 }
 END_TEST
 
@@ -1136,7 +1169,7 @@ int main(void)
 	suite_add_tcase(s, tc);
 	tc = tcase_create("ways");
 	tcase_set_timeout(tc, 400);
-	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 8);
+	tcase_add_loop_test(tc, a_byte_crosses_the_boundary_once, 0, 10);
 	tcase_add_loop_test(tc, a_block_crosses_the_boundary_once, 0, 10);
 	tcase_add_loop_test(tc, groups_and_streams_go_by_islands, 0,
 			    2 * LAYOUTS);
@@ -1150,7 +1183,7 @@ int main(void)
 	tc = tcase_create("devices");
 	tcase_set_timeout(tc, 400);
 	tcase_add_loop_test(tc, ranks_of_mock_devices_follow_their_streams, 0,
-			    4);
+			    6);
 	suite_add_tcase(s, tc);
 	prompt_add(s);
 	return runner_main(s);
