@@ -37,6 +37,7 @@ enum fork_place {
 	FORK_ID_NAMES,
 	FORK_KEPT_RATES,
 	FORK_HANDLES,
+	FORK_ISLAND_HOLDS,
 	FORK_CONFIG,
 	/* Its owner writes to a file. */
 	FORK_TRACE,

@@ -26,6 +26,7 @@
 #include "src/links/topology.h"
 #include "src/stream/driver.h"
 #include "src/stream/graph.h"
+#include "src/island/hold.h"
 #include "src/island/island.h"
 #include "src/stream/submit.h"
 #include "src/core/fault.h"
@@ -669,6 +670,7 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 	/* Otherwise the running init tells the others when it has ended. */
 	if (starting && atomic_load(&comm->state) != COMM_STARTING)
 		fault_tell_abort(comm);
+	island_hold_abort(comm);
 	fault_wait(comm);
 	graph_abort(comm);
 	return DICOMM_SUCCESS;

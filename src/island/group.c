@@ -17,6 +17,7 @@
 #include "src/core/fault.h"
 #include "src/device/neighbour.h"
 #include "src/device/user_buffer.h"
+#include "src/island/hold.h"
 #include "src/island/wave.h"
 #include "src/stream/batch.h"
 #include "src/stream/driver.h"
@@ -244,7 +245,7 @@ dicomm_result_t island_group_run(struct item *items, size_t n)
 	struct wave_call *calls = calloc(n, sizeof(*calls));
 
 	g.wave = calloc(n, sizeof(*g.wave));
-	island_hold(&hold);
+	island_hold_begin(&hold);
 	if (!room || !calls || !g.wave) {
 		g.status = FAIL(DICOMM_ERR_NO_MEMORY,
 				"group: no memory for %zu calls", n);
@@ -255,7 +256,7 @@ dicomm_result_t island_group_run(struct item *items, size_t n)
 	/* What is refused is so before anything has begun. */
 	if (g.status == DICOMM_SUCCESS)
 		run(&g, room, calls);
-	island_release(&hold);
+	island_hold_end(&hold);
 	for (size_t i = 0; i < n; i++)
 		free(items[i].counts);
 	free(g.wave);

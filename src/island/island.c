@@ -12,6 +12,7 @@
 #include "src/base/thread.h"
 #include "src/core/fault.h"
 #include "src/core/member.h"
+#include "src/island/hold.h"
 
 const char *island_wish(const struct dicomm_comm *comm)
 {
@@ -214,37 +215,9 @@ static void on_broken(struct dicomm_comm *comm)
 	sem_post(&comm->island->broken);
 }
 
-static _Thread_local struct island_hold *held;
-
-void island_hold(struct island_hold *hold)
-{
-	hold->outer = held;
-	held = hold;
-	atomic_signal_fence(memory_order_seq_cst);
-	for (size_t i = 0; i < hold->n; i++)
-		atomic_fetch_add(&hold->items[i].comm->in_island, 1);
-}
-
-void island_release(struct island_hold *hold)
-{
-	for (size_t i = 0; i < hold->n; i++)
-		atomic_fetch_sub(&hold->items[i].comm->in_island, 1);
-	atomic_signal_fence(memory_order_seq_cst);
-	held = hold->outer;
-}
-
-static bool is_held(const struct dicomm_comm *comm)
-{
-	for (const struct island_hold *h = held; h; h = h->outer)
-		for (size_t i = 0; i < h->n; i++)
-			if (h->items[i].comm == comm)
-				return true;
-	return false;
-}
-
 bool island_is_inside(const struct dicomm_comm *comm)
 {
-	return is_held(comm) ||
+	return island_hold_has(comm) ||
 	       (comm->island && atomic_load(&comm->island->caller) ==
 					__builtin_thread_pointer());
 }

@@ -100,17 +100,6 @@ void island_explain(const struct dicomm_comm *comm, enum coll coll,
 
 /* The rest is for the files of this folder. */
 
-/* The communicators of a group that this thread runs, which are not freed
- * before its end: also while none of their calls goes on. The caller fills in
- * the items and keeps the struct. */
-struct island_hold {
-	const struct item *items;
-	size_t n;
-	struct island_hold *outer; /* log_fn may have called for a group */
-};
-void island_hold(struct island_hold *hold);
-void island_release(struct island_hold *hold);
-
 /* settle.c: waits until what was begun on the vendor's communicator is ready,
  * for `timeout_ms` at most (0: no limit). `result` is what the function
  * returned, `what` its name. Returns the error, logged. */

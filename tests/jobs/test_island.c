@@ -5,6 +5,7 @@
  * DICOMM_HOSTID says which ranks are on one host.
  */
 #include <check.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -1134,6 +1135,71 @@ START_TEST(an_abort_ends_what_waits_in_an_island)
 }
 END_TEST
 
+/* Two communicators in a group, which rank 0 does not call. Another thread of
+ * rank 1 aborts one of them: that does not wait for the other, which nobody
+ * would abort. */
+static void *abort_later(void *arg)
+{
+	struct job_rank *me = arg;
+	double begin;
+
+	job_sleep_ms(200);
+	begin = job_seconds();
+	JOB_TRY(dicomm_comm_abort(me->comm));
+	prompt_check("an abort", job_seconds() - begin, 0);
+	return NULL;
+}
+
+static void abort_beside(struct job_rank *me)
+{
+	static float a[1 << 16], b[1 << 16];
+	dicomm_result_t status, beside;
+	dicomm_comm_t other;
+	pthread_t thread;
+
+	join(me, me->arg);
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
+	if (me->rank == 1)
+		JOB_CHECK(!pthread_create(&thread, NULL, abort_later, me),
+			  "no thread");
+	if (me->rank) {
+		JOB_TRY(dicomm_group_start());
+		JOB_TRY(dicomm_allreduce(a, a, 1 << 16, DICOMM_FLOAT32,
+					 DICOMM_SUM, me->comm, NULL));
+		JOB_TRY(dicomm_allreduce(b, b, 1 << 16, DICOMM_FLOAT32,
+					 DICOMM_SUM, other, NULL));
+		status = dicomm_group_end();
+		JOB_CHECK(status == DICOMM_ERR_ABORTED ||
+				  status == DICOMM_ERR_REMOTE,
+			  "%d: %s", (int)status, dicomm_get_last_error(NULL));
+		JOB_TRY(dicomm_comm_get_async_error(other, &beside));
+		JOB_CHECK(beside != DICOMM_SUCCESS &&
+				  strstr(dicomm_get_last_error(other),
+					 "rank 1 aborted"),
+			  "%d: \"%s\" does not say who aborted", (int)beside,
+			  dicomm_get_last_error(other));
+	}
+	if (me->rank == 1)
+		pthread_join(thread, NULL);
+	job_barrier();
+	JOB_TRY(dicomm_comm_destroy(other));
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = NULL;
+}
+
+START_TEST(an_abort_does_not_wait_for_others_of_a_group)
+{
+	const struct layout *l = &layouts[_i % 2];
+
+	job_run(&(struct job){
+		.run = abort_beside,
+		.arg = (void *)(uintptr_t)l,
+		.ranks = l->ranks,
+		.bare = true,
+		.env = {ISLANDS, "DICOMM_DEBUG=none", parts_of(_i, 2)}});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s;
@@ -1179,6 +1245,8 @@ int main(void)
 	tc = tcase_create("beside");
 	tcase_set_timeout(tc, 400);
 	tcase_add_loop_test(tc, a_death_breaks_others_of_a_group_by_name, 0, 2);
+	tcase_add_loop_test(tc, an_abort_does_not_wait_for_others_of_a_group, 0,
+			    4);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("devices");
 	tcase_set_timeout(tc, 400);
