@@ -111,6 +111,12 @@ dicomm_result_t island_settle_look(struct island *is,
 				   struct vendor_comm *vendor, int *result,
 				   const char *what, uint64_t since_ms,
 				   int timeout_ms);
+/* This rank begins to wait in the vendor's library, or ends it: others may ask
+ * for whom it waits (core/wait_chain.h). */
+void island_settle_note(struct island *is, bool waits);
+/* After a time-out, which has been logged: breaks ours, and says for which rank
+ * this one has waited. Returns the status. */
+dicomm_result_t island_settle_late(struct island *is);
 /* A pause between two looks, of *ns, which then grows. */
 #define ISLAND_NAP_NS 20000
 void island_settle_nap(long *ns);

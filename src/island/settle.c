@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waits for what was begun on the communicator of a vendor's library. */
+#include <stdio.h>
 #include <time.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/fault.h"
+#include "src/core/wait_chain.h"
 #include "src/island/island.h"
+
+/* Longer than any wait */
+#define NOTE_MS (UINT64_C(1) << 40)
 
 static dicomm_result_t status_of(int result)
 {
@@ -56,6 +61,40 @@ dicomm_result_t island_settle_look(struct island *is,
 		return DICOMM_IN_PROGRESS;
 	return FAIL(status_of(*result), "%s of %s: %s", what, is->library->path,
 		    f->error_string(*result));
+}
+
+/* The vendor's library does not say for which rank it waits. The next one of
+ * the island stands for all of them: if that waits in it, too, its next one is
+ * asked, and so on, to the one that does not. */
+static int next_of(const struct island *is)
+{
+	uint32_t size = is->size[is->mine];
+	uint32_t next = (is->index[is->comm->rank] + 1) % size;
+
+	return (int)is->rank[is->first[is->mine] + next];
+}
+
+void island_settle_note(struct island *is, bool waits)
+{
+	struct dicomm_comm *comm = is->comm;
+	struct wait_note n = {.peer = waits ? next_of(is) : -1};
+
+	n.number = call_log_latest(&comm->logs.collective, &n.what, &n.count);
+	wait_chain_note(comm, &n, waits ? NOTE_MS : 0);
+}
+
+dicomm_result_t island_settle_late(struct island *is)
+{
+	struct dicomm_comm *comm = is->comm;
+	uint64_t waited = (uint64_t)atomic_load(&comm->timeout_ms);
+	char why[200], chain[280];
+	int next = next_of(is), culprit;
+
+	snprintf(why, sizeof(why), "%s", log_last_error());
+	culprit = wait_chain_follow(comm, next, waited, chain, sizeof(chain));
+	return fault_raise(comm, DICOMM_ERR_TIMEOUT, culprit, true,
+			   "rank %d: %s: waiting for rank %d%s", comm->rank,
+			   why, next, chain);
 }
 
 void island_settle_nap(long *ns)

@@ -79,9 +79,10 @@ static struct dicomm_comm *broken_one(const struct wave *w)
 
 /* Functions of a group fail together. So this waits for the news of which one
  * did, and names that. */
-static dicomm_result_t fail(const struct wave *w, struct dicomm_comm *comm,
+static dicomm_result_t fail(const struct wave *w, struct island *is,
 			    dicomm_result_t status)
 {
+	struct dicomm_comm *comm = is->comm;
 	struct dicomm_comm *cause = NULL;
 	uint64_t begin = clock_ms();
 	long nap = ISLAND_NAP_NS;
@@ -96,6 +97,8 @@ static dicomm_result_t fail(const struct wave *w, struct dicomm_comm *comm,
 		log_error("%s was in one group with %s, which broke: %.400s",
 			  comm->name, cause->name, text);
 	}
+	if (status == DICOMM_ERR_TIMEOUT && !cause && !fault_is(comm))
+		return island_settle_late(is);
 	return fault_own(comm, status, -1);
 }
 
@@ -109,7 +112,7 @@ static void end_queued(const struct wave *w, struct run *r,
 	if (fault_is(is->comm))
 		status = fault_report(is->comm);
 	else if (status != DICOMM_SUCCESS)
-		status = fail(w, is->comm, status);
+		status = fail(w, is, status);
 	note(r, status);
 	r->queue = NULL;
 }
@@ -173,6 +176,8 @@ static void queue_all(struct wave *w, const struct vendor_functions *f)
 		take_vendor(r);
 		r->grouped = is_good(r);
 		any |= is_good(r);
+		if (is_good(r))
+			island_settle_note(r->whole.is, true);
 		if (!is_good(r))
 			end_queued(w, r, r->status);
 	}
@@ -190,6 +195,9 @@ static void queue_all(struct wave *w, const struct vendor_functions *f)
 	if (result == VENDOR_SUCCESS)
 		result = ended;
 	settle_all(w, f, result);
+	for (size_t i = 0; i < w->n; i++)
+		if (w->runs[i].grouped)
+			island_settle_note(w->runs[i].whole.is, false);
 }
 
 static void work_inside(struct wave *w)

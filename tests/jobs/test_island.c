@@ -1200,6 +1200,47 @@ START_TEST(an_abort_does_not_wait_for_others_of_a_group)
 }
 END_TEST
 
+/* A rank that stands still inside a call, and goes on when the others know. */
+static void stand_still(struct job_rank *me)
+{
+	static float data[1 << 16];
+	const int victim = 1;
+	_Atomic int *pid = job_board(), *known = pid + 1;
+	dicomm_result_t status;
+
+	join(me, me->arg);
+	JOB_TRY(sum_up(me));
+	if (me->rank == victim) {
+		atomic_store(pid, getpid());
+		raise(SIGSTOP);
+		return;
+	}
+	while (!atomic_load(pid))
+		job_sleep_ms(1);
+	status = dicomm_allreduce(data, data, 1 << 16, DICOMM_FLOAT32,
+				  DICOMM_SUM, me->comm, NULL);
+	JOB_CHECK(status == DICOMM_ERR_TIMEOUT || status == DICOMM_ERR_REMOTE,
+		  "%d: %s", (int)status, dicomm_get_last_error(me->comm));
+	JOB_CHECK(strstr(dicomm_get_last_error(me->comm), "rank 1 ("),
+		  "\"%s\" does not name rank 1",
+		  dicomm_get_last_error(me->comm));
+	if (atomic_fetch_add(known, 1) == me->ranks - 2)
+		kill(atomic_load(pid), SIGCONT);
+}
+
+START_TEST(a_time_out_names_who_stands_still)
+{
+	const struct layout *l = &layouts[_i];
+
+	job_run(&(struct job){.run = stand_still,
+			      .arg = (void *)(uintptr_t)l,
+			      .ranks = l->ranks,
+			      .bare = true,
+			      .env = {ISLANDS, "DICOMM_DEBUG=none",
+				      "DICOMM_TIMEOUT_MS=1500"}});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s;
@@ -1247,6 +1288,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_death_breaks_others_of_a_group_by_name, 0, 2);
 	tcase_add_loop_test(tc, an_abort_does_not_wait_for_others_of_a_group, 0,
 			    4);
+	tcase_add_loop_test(tc, a_time_out_names_who_stands_still, 0, 2);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("devices");
 	tcase_set_timeout(tc, 400);
