@@ -115,8 +115,8 @@ dicomm_result_t island_settle_look(struct island *is,
  * for whom it waits (core/wait_chain.h). */
 void island_settle_note(struct island *is, bool waits);
 /* After a time-out, which has been logged: breaks ours, and says for which rank
- * this one has waited. Returns the status. */
-dicomm_result_t island_settle_late(struct island *is);
+ * this one has waited, and the hint. Returns the status. */
+dicomm_result_t island_settle_late(struct island *is, const char *hint);
 /* A pause between two looks, of *ns, which then grows. */
 #define ISLAND_NAP_NS 20000
 void island_settle_nap(long *ns);

@@ -83,7 +83,7 @@ void island_settle_note(struct island *is, bool waits)
 	wait_chain_note(comm, &n, waits ? NOTE_MS : 0);
 }
 
-dicomm_result_t island_settle_late(struct island *is)
+dicomm_result_t island_settle_late(struct island *is, const char *hint)
 {
 	struct dicomm_comm *comm = is->comm;
 	uint64_t waited = (uint64_t)atomic_load(&comm->timeout_ms);
@@ -93,8 +93,8 @@ dicomm_result_t island_settle_late(struct island *is)
 	snprintf(why, sizeof(why), "%s", log_last_error());
 	culprit = wait_chain_follow(comm, next, waited, chain, sizeof(chain));
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, culprit, true,
-			   "rank %d: %s: waiting for rank %d%s", comm->rank,
-			   why, next, chain);
+			   "rank %d: %s: waiting for rank %d%s%s", comm->rank,
+			   why, next, chain, hint);
 }
 
 void island_settle_nap(long *ns)

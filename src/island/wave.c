@@ -77,6 +77,11 @@ static struct dicomm_comm *broken_one(const struct wave *w)
 	return NULL;
 }
 
+/* Why a group may wait for ever */
+#define SAME_GROUPS                                                     \
+	"; ranks that share communicators of a group have to draw the " \
+	"same groups"
+
 /* Functions of a group fail together. So this waits for the news of which one
  * did, and names that. */
 static dicomm_result_t fail(const struct wave *w, struct island *is,
@@ -94,11 +99,12 @@ static dicomm_result_t fail(const struct wave *w, struct island *is,
 	if (cause && !fault_is(comm)) {
 		fault_text(cause, text, sizeof(text));
 		status = (dicomm_result_t)atomic_load(&cause->fault.status);
-		log_error("%s was in one group with %s, which broke: %.400s",
-			  comm->name, cause->name, text);
+		log_error("%s was in one group with %s, which broke: %.400s%s",
+			  comm->name, cause->name, text,
+			  status == DICOMM_ERR_TIMEOUT ? SAME_GROUPS : "");
 	}
 	if (status == DICOMM_ERR_TIMEOUT && !cause && !fault_is(comm))
-		return island_settle_late(is);
+		return island_settle_late(is, w->n > 1 ? SAME_GROUPS : "");
 	return fault_own(comm, status, -1);
 }
 

@@ -1241,6 +1241,47 @@ START_TEST(a_time_out_names_who_stands_still)
 }
 END_TEST
 
+/* Rank 0 has calls of two communicators in a group, and the others have them
+ * one after the other. */
+static void unlike_groups(struct job_rank *me)
+{
+	static float a[1 << 16], b[1 << 16];
+	bool groups = !me->rank, told;
+	dicomm_result_t status;
+	dicomm_comm_t other;
+
+	join(me, me->arg);
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
+	if (groups)
+		JOB_TRY(dicomm_group_start());
+	status = dicomm_allreduce(a, a, 1 << 16, DICOMM_FLOAT32, DICOMM_SUM,
+				  me->comm, NULL);
+	if (status == DICOMM_SUCCESS)
+		status = dicomm_allreduce(b, b, 1 << 16, DICOMM_FLOAT32,
+					  DICOMM_SUM, other, NULL);
+	if (groups)
+		status = dicomm_group_end();
+	JOB_CHECK(status != DICOMM_SUCCESS, "they do not wait");
+	told = strstr(dicomm_get_last_error(me->comm), "the same groups") ||
+	       strstr(dicomm_get_last_error(other), "the same groups");
+	JOB_CHECK(!groups || told, "\"%s\", \"%s\": no word of groups",
+		  dicomm_get_last_error(me->comm),
+		  dicomm_get_last_error(other));
+	job_barrier();
+	JOB_TRY(dicomm_comm_destroy(other));
+}
+
+START_TEST(a_time_out_tells_of_unlike_groups)
+{
+	job_run(&(struct job){.run = unlike_groups,
+			      .arg = &layouts[0],
+			      .ranks = layouts[0].ranks,
+			      .bare = true,
+			      .env = {ISLANDS, "DICOMM_DEBUG=none",
+				      "DICOMM_TIMEOUT_MS=1500"}});
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s;
@@ -1289,6 +1330,7 @@ int main(void)
 	tcase_add_loop_test(tc, an_abort_does_not_wait_for_others_of_a_group, 0,
 			    4);
 	tcase_add_loop_test(tc, a_time_out_names_who_stands_still, 0, 2);
+	tcase_add_test(tc, a_time_out_tells_of_unlike_groups);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("devices");
 	tcase_set_timeout(tc, 400);
