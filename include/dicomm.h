@@ -87,8 +87,10 @@
  *  - The graph, and what was instantiated from it, may be destroyed before or
  *    after the communicator. After the end of the communicator, or when it is
  *    broken, replays pass its calls without a result.
+ *  - A group on several streams of one capture begins when all of them have
+ *    come to it, and all go on when it has ended.
  *  - Refused are (ERR_UNSUPPORTED): groups with a stream that is captured and
- *    one that is not, or with captured calls from two streams or of two
+ *    one that is not, or with captured calls from two captures or of two
  *    communicators on one device, redistributions, one-sided operations,
  *    receives with a status, drivers before CUDA 11.3 and ROCm 5.3; and all
  *    with DICOMM_GRAPH=off.

@@ -239,6 +239,9 @@ struct accel_graphs {
 				    struct accel_order *order,
 				    void (*gone)(void *ctx), void *ctx,
 				    struct accel_stop **out);
+	/* What `to` captures from now on comes behind what `from` has captured,
+	 * as after an event. One capture records both. */
+	dicomm_result_t (*follow)(int index, void *to, void *from);
 	/* Free a stop whose graph is gone. */
 	void (*stop_free)(struct accel_stop *stop);
 	/* Returns true while a replay waits there. */

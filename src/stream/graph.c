@@ -29,13 +29,13 @@
 #define LONG_NAP_NS 1000000
 #define NAPS_IN_PAUSE 5000
 
-/* A stop of a call in the graph of one stream */
+/* A stop of a call in the graph of one stream, or of several of one device */
 struct gate {
 	struct stream_fence fence; /* of the replay that is under way */
 	const struct accel_graphs *graphs;
 	struct accel_stop *stop;
-	int index; /* of the device */
-	dicomm_stream_t stream;
+	int index;              /* of the device */
+	dicomm_stream_t stream; /* the first of them */
 	struct comm_graphs *of;
 	struct graph_call *call;
 };
@@ -495,6 +495,31 @@ static dicomm_result_t check(const struct item *item,
 		    item->native, what);
 }
 
+static dicomm_result_t capture_of(const struct item *item, uint64_t *capture)
+{
+	return graphs_for(item)->captured(item->comm->dev->index, item->native,
+					  capture);
+}
+
+/* Streams of one communicator and one capture meet in one stop. */
+static dicomm_result_t check_pair(const struct item *a, size_t i,
+				  const struct item *b, size_t j)
+{
+	uint64_t one = 0, other = 0;
+	const char *two = a->comm != b->comm ? "communicators" : "captures";
+
+	if (a->comm == b->comm && a->native == b->native)
+		return DICOMM_SUCCESS;
+	TRY(capture_of(a, &one));
+	TRY(capture_of(b, &other));
+	if (a->comm == b->comm && one == other)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_UNSUPPORTED,
+		    "group: calls %zu and %zu on %s are captured into a graph "
+		    "from two %s",
+		    j, i, a->comm->device, two);
+}
+
 /* A call begins when all of its stops are reached. Stops in one graph would
  * wait for each other: a driver may run branches one after the other. */
 static dicomm_result_t check_streams(const struct item *items, size_t n)
@@ -504,15 +529,8 @@ static dicomm_result_t check_streams(const struct item *items, size_t n)
 			const struct item *a = &items[i], *b = &items[j];
 
 			if (graphs_for(a) == graphs_for(b) &&
-			    a->comm->dev->index == b->comm->dev->index &&
-			    (a->native != b->native || a->comm != b->comm))
-				return FAIL(DICOMM_ERR_UNSUPPORTED,
-					    "group: calls %zu and %zu on %s "
-					    "are captured into a graph from "
-					    "two %s",
-					    j, i, a->comm->device,
-					    a->comm != b->comm ? "communicators"
-							       : "streams");
+			    a->comm->dev->index == b->comm->dev->index)
+				TRY(check_pair(a, i, b, j));
 		}
 	return DICOMM_SUCCESS;
 }
@@ -554,8 +572,7 @@ static struct gate *find_gate(struct graph_call *call, const struct item *item)
 	for (size_t i = 0; i < call->ngates; i++) {
 		struct gate *gate = &call->gates[i];
 
-		if (gate->stream == item->native &&
-		    gate->graphs == graphs_for(item) &&
+		if (gate->graphs == graphs_for(item) &&
 		    gate->index == item->comm->dev->index &&
 		    gate->of == item->comm->graphs)
 			return gate;
@@ -607,6 +624,26 @@ static void add_gates(struct graph_call *call)
 	}
 }
 
+/* Streams of a gate meet there: the first of them comes behind the others, or
+ * then these behind it. */
+static dicomm_result_t meet(const struct graph_call *call,
+			    const struct gate *gate, bool behind)
+{
+	dicomm_result_t status = DICOMM_SUCCESS;
+
+	for (size_t i = 0; i < call->nitems && status == DICOMM_SUCCESS; i++) {
+		const struct item *item = &call->items[i];
+
+		if (item->comm != gate->of->comm ||
+		    item->native == gate->stream)
+			continue;
+		status = gate->graphs->follow(
+			gate->index, behind ? item->native : gate->stream,
+			behind ? gate->stream : item->native);
+	}
+	return status;
+}
+
 /* From the first stop on, graphs refer to the call, so it is in the list. */
 static dicomm_result_t add_stops(struct graph_call *call)
 {
@@ -616,6 +653,9 @@ static dicomm_result_t add_stops(struct graph_call *call)
 		struct gate *gate = &call->gates[i];
 		struct accel_stop *stop = NULL;
 
+		status = meet(call, gate, false);
+		if (status != DICOMM_SUCCESS)
+			break;
 		atomic_fetch_add(&call->alive, 1);
 		status = gate->graphs->stop_add(gate->index, gate->stream,
 						&gate->of->order, gone, gate,
@@ -625,8 +665,19 @@ static dicomm_result_t add_stops(struct graph_call *call)
 		pthread_mutex_lock(&lock);
 		gate->stop = stop;
 		pthread_mutex_unlock(&lock);
+		if (status == DICOMM_SUCCESS)
+			status = meet(call, gate, true);
 	}
 	return status;
+}
+
+/* Replays have all calls of a gate on its first stream. */
+static void gather(struct graph_call *call)
+{
+	for (size_t i = 0; i < call->nitems; i++)
+		for (size_t k = 0; k < call->ngates; k++)
+			if (call->gates[k].of->comm == call->items[i].comm)
+				call->items[i].native = call->gates[k].stream;
 }
 
 /* With the lock held */
@@ -663,6 +714,7 @@ dicomm_result_t graph_capture(struct item *items, size_t n)
 		call->items[i].replay_runs = &call->runs;
 	}
 	status = add_stops(call);
+	gather(call);
 	pthread_mutex_lock(&lock);
 	call->dead = status != DICOMM_SUCCESS;
 	pthread_mutex_unlock(&lock);

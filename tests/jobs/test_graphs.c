@@ -679,8 +679,6 @@ static void two_of_a_device(struct job_rank *me, struct gadget *g)
 	DRIVER(api.event_wait(side.native, fork, 0));
 	refuse_group(&n, me->comm, g->native, two, g->native,
 		     "from two communicators");
-	refuse_group(&n, me->comm, g->native, me->comm, side.native,
-		     "from two streams");
 	DRIVER(api.event_record(join, side.native));
 	DRIVER(api.event_wait(g->native, join, 0));
 	DRIVER(api.end(g->native, &graph));
@@ -692,7 +690,82 @@ static void two_of_a_device(struct job_rank *me, struct gadget *g)
 	JOB_TRY(dicomm_comm_destroy(two));
 }
 
-START_TEST(a_captured_group_has_one_stream_of_a_device)
+/* Two captures at a time: neither waits for the other. */
+static void two_captures(struct job_rank *me, struct gadget *g)
+{
+	struct gadget side;
+	struct numbers n;
+	void *graph;
+
+	use(g);
+	numbers_alloc(&n, g);
+	gadget_open(&side, g->name);
+	DRIVER(api.begin(g->native, RELAXED));
+	DRIVER(api.begin(side.native, RELAXED));
+	refuse_group(&n, me->comm, g->native, me->comm, side.native,
+		     "from two captures");
+	DRIVER(api.end(side.native, &graph));
+	DRIVER(api.destroy(graph));
+	DRIVER(api.end(g->native, &graph));
+	DRIVER(api.destroy(graph));
+	gadget_close(&side);
+	numbers_free(&n, g);
+}
+
+/* A group on two streams of one capture has one stop for both. Each stream has
+ * calls of its own before and after the group. */
+static void two_streams(struct job_rank *me, struct gadget *g)
+{
+	struct gadget side;
+	struct numbers a, b;
+	struct recorded r;
+	void *fork, *join;
+
+	use(g);
+	numbers_alloc(&a, g);
+	numbers_alloc(&b, g);
+	gadget_open(&side, g->name);
+	numbers_set(&a, g, me->rank);
+	numbers_set(&b, g, me->rank);
+	DRIVER(api.event_create(&fork, api.event_flags));
+	DRIVER(api.event_create(&join, api.event_flags));
+	DRIVER(api.begin(g->native, RELAXED));
+	DRIVER(api.event_record(fork, g->native));
+	DRIVER(api.event_wait(side.native, fork, 0));
+	sum(me, &a, g->native);
+	JOB_TRY(dicomm_group_start());
+	sum(me, &a, g->native);
+	sum(me, &b, side.native);
+	JOB_TRY(dicomm_group_end());
+	sum(me, &b, side.native);
+	DRIVER(api.event_record(join, side.native));
+	DRIVER(api.event_wait(g->native, join, 0));
+	record_end(&r, g);
+	for (int i = 0; i < REPLAYS; i++)
+		DRIVER(api.launch(r.exec, g->native));
+	numbers_check(&a, g, a.out, me->ranks, 0, "on the first stream");
+	numbers_check(&b, g, b.out, me->ranks, 0, "on the second stream");
+	recorded_free(&r);
+	DRIVER(api.event_destroy(fork));
+	DRIVER(api.event_destroy(join));
+	gadget_close(&side);
+	numbers_free(&a, g);
+	numbers_free(&b, g);
+}
+
+START_TEST(a_captured_group_may_have_two_streams)
+{
+	play_on(_i, two_streams, NULL);
+}
+END_TEST
+
+START_TEST(a_captured_group_has_one_capture_of_a_device)
+{
+	play_on(_i, two_captures, NULL);
+}
+END_TEST
+
+START_TEST(a_captured_group_has_one_communicator_of_a_device)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", other_kind()},
 				 .run = two_of_a_device},
@@ -733,7 +806,12 @@ int main(void)
 	tcase_add_loop_test(tcase, an_abort_ends_a_replay, 0, vendors);
 	tcase_add_loop_test(tcase, a_variable_refuses_graphs, 0, vendors);
 	tcase_add_test(tcase, a_group_is_captured_as_a_whole);
-	tcase_add_test(tcase, a_captured_group_has_one_stream_of_a_device);
+	tcase_add_test(tcase,
+		       a_captured_group_has_one_communicator_of_a_device);
+	tcase_add_loop_test(tcase, a_captured_group_has_one_capture_of_a_device,
+			    0, vendors);
+	tcase_add_loop_test(tcase, a_captured_group_may_have_two_streams, 0,
+			    vendors);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

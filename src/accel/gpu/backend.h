@@ -24,20 +24,24 @@
 	}
 
 /* Defines kind_graphs. */
-#define GPU_GRAPHS(kind)                                                      \
-	GPU_BY(kind, dicomm_result_t, captured,                               \
-	       (int index, void *native, uint64_t *capture),                  \
-	       gpu_graph_captured, index, native, capture)                    \
-	GPU_BY(kind, dicomm_result_t, stop_add,                               \
-	       (int index, void *native, struct accel_order *order,           \
-		void (*gone)(void *ctx), void *ctx, struct accel_stop **out), \
-	       gpu_graph_stop_add, index, native, order, gone, ctx, out)      \
-	static const struct accel_graphs kind##_graphs = {                    \
-		.captured = kind##_accel_captured,                            \
-		.stop_add = kind##_accel_stop_add,                            \
-		.stop_free = gpu_graph_stop_free,                             \
-		.stop_reached = gpu_graph_stop_reached,                       \
-		.stop_release = gpu_graph_stop_release,                       \
+#define GPU_GRAPHS(kind)                                                       \
+	GPU_BY(kind, dicomm_result_t, captured,                                \
+	       (int index, void *native, uint64_t *capture),                   \
+	       gpu_graph_captured, index, native, capture)                     \
+	GPU_BY(kind, dicomm_result_t, stop_add,                                \
+	       (int index, void *native, struct accel_order *order,            \
+		void (*gone)(void *ctx), void *ctx, struct accel_stop **out),  \
+	       gpu_graph_stop_add, index, native, order, gone, ctx, out)       \
+	GPU_BY(kind, dicomm_result_t, follow,                                  \
+	       (int index, void *to, void *from), gpu_graph_follow, index, to, \
+	       from)                                                           \
+	static const struct accel_graphs kind##_graphs = {                     \
+		.captured = kind##_accel_captured,                             \
+		.stop_add = kind##_accel_stop_add,                             \
+		.follow = kind##_accel_follow,                                 \
+		.stop_free = gpu_graph_stop_free,                              \
+		.stop_reached = gpu_graph_stop_reached,                        \
+		.stop_release = gpu_graph_stop_release,                        \
 	};
 
 /* Defines accel_kind, for the driver kind_gpu. Its stream waits are those of

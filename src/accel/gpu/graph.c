@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 
 /* Arguments of capture_follow(), object_create() and graph_keep() */
+#define FOLLOW_TOO 0
 #define FOLLOW_ONLY 1
 #define NO_SYNC 1
 #define MOVE 1
@@ -286,4 +287,60 @@ dicomm_result_t gpu_graph_stop_add(struct gpu_driver *gpu, int index,
 	else
 		gpu_graph_stop_free(stop);
 	return status;
+}
+
+/* Nodes that a stream has reached, copied: the driver's array is valid until
+ * the next call. */
+static int reached_nodes(struct gpu_driver *gpu, void *stream, void **nodes,
+			 size_t *n)
+{
+	void *graph = NULL, *const *reached = NULL;
+	uint64_t number = 0;
+	int state, error;
+
+	*n = 0;
+	error = gpu->api.capture_info(stream, &state, &number, &graph, &reached,
+				      n);
+	if (error || state != gpu->capture_active || *n > FEW_NODES)
+		return error ? error : gpu->not_supported;
+	for (size_t i = 0; i < *n; i++)
+		nodes[i] = reached[i];
+	return 0;
+}
+
+static int follow(struct gpu_driver *gpu, void *to, void *from)
+{
+	void *old[FEW_NODES], *nodes[FEW_NODES];
+	size_t nold, n, more = 0;
+	int error = reached_nodes(gpu, to, old, &nold);
+
+	if (!error)
+		error = reached_nodes(gpu, from, nodes, &n);
+	for (size_t i = 0; !error && i < n; i++) {
+		bool again = false;
+
+		for (size_t k = 0; k < nold; k++)
+			again |= old[k] == nodes[i];
+		if (!again)
+			nodes[more++] = nodes[i];
+	}
+	return error || !more
+		       ? error
+		       : gpu->api.capture_follow(to, nodes, more, FOLLOW_TOO);
+}
+
+dicomm_result_t gpu_graph_follow(struct gpu_driver *gpu, int index, void *to,
+				 void *from)
+{
+	void *behind = NULL, *before = NULL;
+	bool fits;
+	int error;
+
+	TRY(gpu_device_enter(gpu, index));
+	error = gpu->stream_open(index, to, &behind, &fits);
+	if (!error)
+		error = gpu->stream_open(index, from, &before, &fits);
+	if (!error)
+		error = follow(gpu, behind, before);
+	return gpu_device_done(gpu, error, index, "an edge of a graph");
 }
