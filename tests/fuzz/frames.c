@@ -50,29 +50,24 @@ void fuzz_seeds(void)
 	rank_info_put(&w, &info);
 	frame_put_text(&w, "127.0.0.1:5000");
 	frame_put_bytes(&w, nonce, sizeof(nonce));
-	frame_end(&w);
 	seed(KNOWN, &w);
 	seed_sealed(&w);
 	frame_begin(&w, FRAME_PROBE);
 	frame_put_bytes(&w, nonce, sizeof(nonce));
-	frame_end(&w);
 	seed(STRANGER, &w);
 	frame_begin(&w, FRAME_FAILED);
 	frame_put_u32(&w, DICOMM_ERR_REMOTE);
 	frame_put_u32(&w, 3);
 	frame_put_text(&w, "rank 3 is on fire");
-	frame_end(&w);
 	seed(KNOWN, &w);
 	frame_begin(&w, FRAME_TOLD);
 	frame_put_u64(&w, 4711);
 	frame_put_u32(&w, 1);
 	frame_put_bytes(&w, "{\"format\":1}", 12);
-	frame_end(&w);
 	seed(KNOWN, &w);
 	frame_begin(&w, FRAME_GATHERED);
 	frame_put_u64(&w, 10);
 	frame_put_bytes(&w, "\x03\x02xy\x11\x01z\x05", 8);
-	frame_end(&w);
 	seed(KNOWN, &w);
 }
 

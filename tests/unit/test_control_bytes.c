@@ -167,10 +167,8 @@ static uint64_t hub_bytes(size_t gathers)
 	frame_put_u32(&tree, 1);
 	frame_put_u32(&tree, 1);
 	frame_put_bytes(&tree, key, sizeof(key));
-	frame_end(&tree);
 	frame_begin(&coming, FRAME_COMING);
 	frame_put_u64(&coming, 1);
-	frame_end(&coming);
 	/* The handshake; then the place in the tree, the start, where the
 	 * parent listens; and a frame for each result. */
 	return 3 * HANDSHAKE_LIMIT / 2 + SEAL_START + tree.len + FRAME_HEADER +

@@ -27,7 +27,6 @@ static void make_frame(struct frame_writer *out)
 	frame_put_u64(out, 0x0123456789abcdefull);
 	frame_put_text(out, "rank 3 is on fire");
 	frame_put_bytes(out, "tail", 4);
-	frame_end(out);
 }
 
 START_TEST(a_frame_reads_as_it_was_written)
@@ -244,7 +243,6 @@ START_TEST(no_bytes_lead_the_reader_astray)
 			rank_info_put(&out, &h);
 		for (int k = draw() % 64; k > 0; k--)
 			frame_put_u32(&out, draw() & 3 ? draw() : 0);
-		frame_end(&out);
 		for (int k = draw() % 4; k > 0; k--)
 			out.data[(draw() * 256u + draw()) % out.len] = draw();
 		len = draw() & 1 ? out.len : (draw() * 256u + draw()) % out.len;
@@ -282,7 +280,6 @@ START_TEST(a_join_request_arrives_whole)
 	ck_assert_uint_eq(h.ranks, 7);
 	frame_begin(&out, FRAME_JOIN);
 	rank_info_put(&out, &h);
-	frame_end(&out);
 	in = (struct frame_reader){.data = out.data + FRAME_HEADER,
 				   .len = out.len - FRAME_HEADER};
 	memset(&got, 0, sizeof(got));
@@ -388,7 +385,6 @@ static size_t seal_frames(uint8_t *stream, size_t at[SEALED_FRAMES + 1])
 		frame_begin(&out, i == 1 ? FRAME_BYE : FRAME_ASK_MISSING);
 		if (i != 1)
 			frame_put_u64(&out, 0x7000 + i);
-		frame_end(&out);
 		n += seal_frame(ends[0], out.data, out.len, stream + n);
 		at[i + 1] = n;
 	}

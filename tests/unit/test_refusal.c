@@ -755,7 +755,6 @@ START_TEST(a_broken_join_request_is_refused)
 		frame_begin(&part, FRAME_JOIN);
 		frame_put_bytes(&part, full.data + FRAME_HEADER,
 				len - FRAME_HEADER);
-		frame_end(&part);
 		client_send(c, &part);
 		ck_assert_int_eq(next(c, &type), DICOMM_SUCCESS);
 		ck_assert_int_eq(type, FRAME_REFUSED);
@@ -786,7 +785,6 @@ START_TEST(a_rank_beyond_the_ranks_is_refused)
 	rank_info_put(&out, &h);
 	frame_put_text(&out, "");
 	frame_put_bytes(&out, &h, AUTH_NONCE);
-	frame_end(&out);
 	client_send(c, &out);
 	ck_assert_int_eq(next(c, &type), DICOMM_SUCCESS);
 	ck_assert_int_eq(type, FRAME_REFUSED);
@@ -816,7 +814,6 @@ static void send_nonsense(struct client *c)
 	for (uint32_t i = 0; i < n; i++)
 		bytes[i] = (uint8_t)draw(256);
 	frame_put_bytes(&out, bytes, n);
-	frame_end(&out);
 	/* These two would end it, as they should. */
 	if (out.data[2] != FRAME_BYE && out.data[2] != FRAME_GAVE_UP)
 		client_send(c, &out);
@@ -832,7 +829,6 @@ static void send_name(struct client *c)
 	frame_put_u64(&out, 1);
 	frame_put_u64(&out, sizeof(name));
 	frame_put_bytes(&out, name, sizeof(name));
-	frame_end(&out);
 	client_send(c, &out);
 }
 
@@ -920,7 +916,6 @@ static void say_unproved(int fd, bool refuses)
 		frame_put_u64(&out, HANDSHAKE_MAGIC);
 		frame_put_u32(&out, HANDSHAKE_PROTOCOL + 1);
 	}
-	frame_end(&out);
 	send(fd, out.data, out.len, MSG_NOSIGNAL);
 }
 
@@ -945,11 +940,9 @@ static void *run_false_server(void *arg)
 			frame_put_u32(&out, HANDSHAKE_PROTOCOL);
 			frame_put_bytes(&out, bytes, AUTH_NONCE);
 			frame_put_bytes(&out, bytes, AUTH_PUBLIC);
-			frame_end(&out);
 			say(fd, out.data, out.len);
 			frame_begin(&out, FRAME_WELCOME);
 			frame_put_bytes(&out, bytes, AUTH_PROOF);
-			frame_end(&out);
 			send(fd, out.data, out.len, MSG_NOSIGNAL);
 		} else if (false_kind == 3) {
 			shutdown(fd, SHUT_RDWR);

@@ -144,7 +144,6 @@ static void answer(struct notice *n, bool known, uint32_t signature)
 	frame_put_u32(&out, known);
 	frame_put_u32(&out, known ? signature : 0);
 	frame_put_text(&out, known ? n->text : "");
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 }
 
@@ -244,7 +243,6 @@ static void send_number(struct control *c, enum frame_type type,
 		frame_put_u64(&out, number);
 	else
 		frame_put_u32(&out, (uint32_t)number);
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 }
 
@@ -516,7 +514,6 @@ static void send_told(struct control *c, uint64_t number, enum told kind,
 	frame_put_u64(&out, number);
 	frame_put_u32(&out, kind);
 	frame_put_bytes(&out, bytes, len);
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 }
 
@@ -638,7 +635,6 @@ static void send_failed(struct control *c, dicomm_result_t status, int culprit,
 	frame_put_u32(&out, (uint32_t)status);
 	frame_put_u32(&out, (uint32_t)culprit);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 }
 
@@ -751,7 +747,6 @@ static void await_children(struct control *c)
 		address[0] = '\0';
 	frame_begin(&out, FRAME_RELAY);
 	frame_put_text(&out, address);
-	frame_end(&out);
 	if (c->client)
 		conn_send(&c->client->conn, &out);
 	loop_unlock();
@@ -946,7 +941,6 @@ static void send_part(struct control *c, const uint8_t *data, size_t len)
 		frame_put_u64(&out, c->gathering.number);
 		frame_put_u64(&out, len);
 		frame_put_bytes(&out, data + at, n);
-		frame_end(&out);
 		conn_send(&c->client->conn, &out);
 		at += n;
 	} while (at < len);
@@ -960,7 +954,6 @@ static void ask_who(struct control *c)
 		return;
 	frame_begin(&out, FRAME_ASK_MISSING);
 	frame_put_u64(&out, c->gathering.number);
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 }
 
@@ -1123,7 +1116,6 @@ static void say_busy(struct control *c, const char *text)
 		return;
 	frame_begin(&out, FRAME_BUSY);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 }
 
@@ -1190,7 +1182,6 @@ static void ask(struct control *c, struct question *q, int rank, uint32_t class,
 	frame_put_u32(&out, (uint32_t)rank);
 	frame_put_u32(&out, class);
 	frame_put_u64(&out, number);
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 }
 
@@ -1283,7 +1274,6 @@ dicomm_result_t control_post(struct control *c, int to, uint64_t key,
 	frame_put_u32(&out, (uint32_t)to);
 	frame_put_u64(&out, key);
 	frame_put_bytes(&out, data, len);
-	frame_end(&out);
 	loop_lock();
 	if (c->client)
 		conn_send(&c->client->conn, &out);
@@ -1394,7 +1384,6 @@ static void say_bye(struct control *c)
 	struct frame_writer out;
 
 	frame_begin(&out, FRAME_BYE);
-	frame_end(&out);
 	conn_send(&c->client->conn, &out);
 	conn_linger(&c->client->conn);
 	c->client = NULL;

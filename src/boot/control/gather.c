@@ -52,7 +52,6 @@ static void fail(struct gather *g, dicomm_result_t status, const char *text)
 	frame_put_u64(&out, g->number);
 	frame_put_u32(&out, (uint32_t)status);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	members_broadcast(g->members, &out, NULL);
 }
 
@@ -95,7 +94,6 @@ static struct conn_shared *make_frames(const struct gather *g,
 		frame_begin(&out, FRAME_GATHERED);
 		frame_put_u64(&out, g->number);
 		frame_put_bytes(&out, whole + at, n);
-		frame_end(&out);
 		memcpy(data + len, out.data, out.len);
 		len += out.len;
 	}
@@ -132,7 +130,6 @@ static void send_result(const struct gather *g)
 
 	frame_begin(&out, FRAME_COMING);
 	frame_put_u64(&out, g->number);
-	frame_end(&out);
 	for (int i = 0; i < g->members->ranks; i++) {
 		const struct member *m = &g->members->list[i];
 

@@ -65,7 +65,6 @@ static void broadcast_text(struct hub *hub, enum frame_type type, int rank,
 	frame_put_u32(&out, (uint32_t)rank);
 	if (text)
 		frame_put_text(&out, text);
-	frame_end(&out);
 	members_broadcast(&hub->members, &out, NULL);
 }
 
@@ -80,7 +79,6 @@ static void send_failed(struct peer_conn *peer, dicomm_result_t status,
 	frame_put_u32(&out, (uint32_t)status);
 	frame_put_u32(&out, (uint32_t)culprit);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	conn_send(&peer->conn, &out);
 }
 
@@ -146,7 +144,6 @@ static void send_place(struct hub *hub, int rank, int children,
 	frame_put_u32(&out, (uint32_t)(m->parent + 1));
 	frame_put_u32(&out, (uint32_t)children);
 	frame_put_bytes(&out, key, AUTH_KEY);
-	frame_end(&out);
 	conn_send(&m->peer->conn, &out);
 	auth_forget(out.data, out.len);
 }
@@ -192,7 +189,6 @@ static void start(struct hub *hub)
 	/* Through a tree, rank 0 need not send them to everybody. */
 	if (!send_places(hub))
 		members_put_names(&hub->members, &out);
-	frame_end(&out);
 	members_broadcast(&hub->members, &out, NULL);
 	hub->started = true;
 	job_port_add(&hub->job, &hub->members, hub->listener);
@@ -214,7 +210,6 @@ static void answer_gone(struct hub *hub, struct peer_conn *asker, uint64_t tag,
 	frame_put_u32(&out, 0);
 	frame_put_u32(&out, 0);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	conn_send(&asker->conn, &out);
 }
 
@@ -249,7 +244,6 @@ static bool query(struct hub *hub, struct peer_conn *peer,
 	frame_put_u32(&out, to);
 	frame_put_u32(&out, class);
 	frame_put_u64(&out, number);
-	frame_end(&out);
 	pass_on(hub->members.list[to].peer, &out);
 	return true;
 }
@@ -274,7 +268,6 @@ static bool answer(struct hub *hub, struct frame_reader *in)
 	frame_put_u32(&out, known);
 	frame_put_u32(&out, signature);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	pass_on(hub->members.list[to].peer, &out);
 	return true;
 }
@@ -302,7 +295,6 @@ static bool letter(struct hub *hub, struct peer_conn *peer,
 	frame_put_u32(&out, to);
 	frame_put_u64(&out, key);
 	frame_put_bytes(&out, data, n);
-	frame_end(&out);
 	pass_on(hub->members.list[to].peer, &out);
 	return true;
 }
@@ -317,7 +309,6 @@ static void broadcast_failed(struct hub *hub, const struct peer_conn *except,
 	frame_put_u32(&out, status);
 	frame_put_u32(&out, culprit);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	members_broadcast(&hub->members, &out, except);
 }
 
@@ -351,7 +342,6 @@ static void send_none_missing(struct peer_conn *peer, uint64_t number)
 	frame_put_u64(&out, number);
 	frame_put_text(&out, "");
 	frame_put_u32(&out, 0);
-	frame_end(&out);
 	conn_send(&peer->conn, &out);
 }
 
@@ -396,7 +386,6 @@ static bool relay(struct hub *hub, const struct peer_conn *peer,
 		return false;
 	frame_begin(&out, FRAME_RELAY);
 	frame_put_text(&out, address);
-	frame_end(&out);
 	for (int i = 0; i < hub->members.ranks; i++) {
 		const struct member *m = &hub->members.list[i];
 
@@ -593,7 +582,6 @@ static void say_goodbye(struct hub *hub)
 	struct frame_writer out;
 
 	frame_begin(&out, FRAME_BYE);
-	frame_end(&out);
 	members_broadcast(&hub->members, &out, NULL);
 }
 

@@ -172,7 +172,6 @@ static void send_all_to_hub(struct id_server *s)
 	frame_begin(&out, FRAME_HUB);
 	frame_put_text(&out, s->hub);
 	frame_put_bytes(&out, s->nonce, sizeof(s->nonce));
-	frame_end(&out);
 	members_broadcast(&s->members, &out, NULL);
 	listener_close(s->listener);
 	s->listener = NULL;

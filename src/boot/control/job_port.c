@@ -88,7 +88,6 @@ static void send_told(struct asker *a, int rank, enum told kind,
 	frame_put_u64(&out, (uint64_t)rank);
 	frame_put_u32(&out, kind);
 	frame_put_bytes(&out, bytes, len);
-	frame_end(&out);
 	conn_send(&a->peer->conn, &out);
 }
 
@@ -141,7 +140,6 @@ static void ask_next(struct asker *a)
 	}
 	frame_begin(&out, FRAME_INQUIRE);
 	frame_put_u64(&out, a->number);
-	frame_end(&out);
 	/* Nothing more for a process that is stopped; it is late. */
 	if (peer->conn.out_len < QUEUED_MAX)
 		conn_send(&peer->conn, &out);

@@ -120,7 +120,6 @@ static void ask_who(struct client *c)
 
 	frame_begin(&out, FRAME_ASK_MISSING);
 	frame_put_u64(&out, 0);
-	frame_end(&out);
 	client_send(c, &out);
 }
 
@@ -269,7 +268,6 @@ static void send_join_request(struct join *j, struct client *c,
 		frame_put_text(&out, j->hub_address);
 		frame_put_bytes(&out, nonce, AUTH_NONCE);
 	}
-	frame_end(&out);
 	client_send(c, &out);
 }
 
@@ -518,7 +516,6 @@ static void say_bye(struct client *c)
 	if (!c)
 		return;
 	frame_begin(&out, FRAME_BYE);
-	frame_end(&out);
 	client_send(c, &out);
 	client_linger(c);
 }
@@ -532,7 +529,6 @@ static void say_gave_up(struct client *c, dicomm_result_t status)
 	frame_begin(&out, FRAME_GAVE_UP);
 	frame_put_u32(&out, (uint32_t)status);
 	frame_put_text(&out, log_last_error());
-	frame_end(&out);
 	client_send(c, &out);
 	client_linger(c);
 }
@@ -617,7 +613,6 @@ static void say_why(struct join *j, const char *reason)
 	frame_begin(&out, FRAME_GAVE_UP);
 	frame_put_u32(&out, DICOMM_ERR_REMOTE);
 	frame_put_text(&out, reason);
-	frame_end(&out);
 	client_send(j->server, &out);
 	client_next(j->server, NULL, j->until_ns, NULL, &from, &type, &in, why);
 	client_linger(j->server);

@@ -130,7 +130,6 @@ void members_fail(struct members *m, dicomm_result_t status, int culprit,
 	frame_put_u32(&out, (uint32_t)status);
 	frame_put_u32(&out, (uint32_t)culprit);
 	frame_put_text(&out, text);
-	frame_end(&out);
 	members_broadcast(m, &out, NULL);
 }
 
@@ -187,6 +186,5 @@ void members_send_missing(const struct members *m, struct peer_conn *peer,
 	frame_put_u64(&out, gather);
 	frame_put_text(&out, text);
 	frame_put_u32(&out, busy);
-	frame_end(&out);
 	conn_send(&peer->conn, &out);
 }

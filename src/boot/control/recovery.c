@@ -383,7 +383,6 @@ static bool send_probe(struct probe *b)
 	auth_random(b->nonce, sizeof(b->nonce));
 	frame_begin(&out, FRAME_PROBE);
 	frame_put_bytes(&out, b->nonce, sizeof(b->nonce));
-	frame_end(&out);
 	b->asked = true;
 	return send(b->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) ==
 	       (ssize_t)out.len;

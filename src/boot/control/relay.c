@@ -87,7 +87,6 @@ static void admit(void *owner, struct peer_conn *peer, struct frame_reader *in)
 	}
 	r->child[r->came++] = peer;
 	frame_begin(&out, FRAME_START);
-	frame_end(&out);
 	conn_send(&peer->conn, &out);
 }
 
@@ -124,7 +123,6 @@ void relay_pass(struct relay *r, enum frame_type type, const uint8_t *data,
 		return;
 	frame_begin(&out, type);
 	frame_put_bytes(&out, data, len);
-	frame_end(&out);
 	for (int i = 0; i < r->came; i++)
 		if (r->child[i])
 			conn_send(&r->child[i]->conn, &out);
@@ -160,7 +158,6 @@ static bool is_welcome(struct client *c, const struct relay_place *place,
 	frame_begin(&out, FRAME_JOIN);
 	frame_put_u32(&out, (uint32_t)rank);
 	frame_put_u32(&out, (uint32_t)place->parent);
-	frame_end(&out);
 	client_send(c, &out);
 	return client_next(c, NULL, p->until_ns, p->cancelled, &from, &type,
 			   &in, why) == DICOMM_SUCCESS &&

@@ -275,7 +275,6 @@ static dicomm_result_t shake_hands(struct client *c,
 	frame_put_bytes(&out, h.client_nonce, sizeof(h.client_nonce));
 	frame_put_bytes(&out, h.client_public, sizeof(h.client_public));
 	frame_put_bytes(&out, proof, sizeof(proof));
-	frame_end(&out);
 	client_send(c, &out);
 	status = receive_welcome(c, &h, key, p, until_ns, why);
 	if (status == DICOMM_SUCCESS)

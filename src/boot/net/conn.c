@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A connection that carries frames: buffers, queue, closing. */
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -223,6 +224,9 @@ static void queued(struct conn *c, size_t len)
 
 void conn_send(struct conn *c, const struct frame_writer *frame)
 {
+	/* Each frame that this library makes has a fixed bound below
+	 * FRAME_MAX. */
+	assert(!frame->bad);
 	if (c->source.dead || c->lingers)
 		return;
 	if (append(c, frame->data, frame->len))

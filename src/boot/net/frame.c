@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Writes and parses frames of the control plane. */
-#include <assert.h>
 #include <string.h>
 
 #include "src/boot/net/frame.h"
@@ -167,6 +166,7 @@ static uint8_t *room(struct frame_writer *out, size_t len)
 		return NULL;
 	}
 	out->len += len;
+	put(out->data + 4, out->len - FRAME_HEADER, 4);
 	return p;
 }
 
@@ -176,6 +176,7 @@ void frame_begin(struct frame_writer *out, enum frame_type type)
 	out->bad = false;
 	put(out->data, MARK, 2);
 	put(out->data + 2, type, 2);
+	put(out->data + 4, 0, 4);
 }
 
 void frame_put_u32(struct frame_writer *out, uint32_t v)
@@ -211,14 +212,6 @@ void frame_put_text(struct frame_writer *out, const char *text)
 	if (p)
 		put(p, len, 2);
 	frame_put_bytes(out, text, len);
-}
-
-void frame_end(struct frame_writer *out)
-{
-	/* Each frame that this library makes has a fixed bound below
-	 * FRAME_MAX. */
-	assert(!out->bad);
-	put(out->data + 4, out->len - FRAME_HEADER, 4);
 }
 
 dicomm_result_t frame_status(uint32_t status)

@@ -79,7 +79,8 @@ struct frame_reader {
 	bool bad;
 };
 
-/* A frame that is being written, beginning with frame_begin(). */
+/* A frame that is being written, beginning with frame_begin(); after each
+ * addition, data[0 .. len) is a whole frame. `bad`: it was too long. */
 struct frame_writer {
 	size_t len; /* with the header */
 	bool bad;
@@ -117,8 +118,6 @@ void frame_put_u32(struct frame_writer *out, uint32_t v);
 void frame_put_u64(struct frame_writer *out, uint64_t v);
 void frame_put_bytes(struct frame_writer *out, const void *data, size_t len);
 void frame_put_text(struct frame_writer *out, const char *text);
-/* Fills in the header. The frame is data[0 .. len). */
-void frame_end(struct frame_writer *out);
 
 /* Converts a number from the network to a status. Returns DICOMM_ERR_REMOTE if
  * it is not a status of this library. */

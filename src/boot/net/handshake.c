@@ -72,7 +72,6 @@ bool handshake_answer(const struct handshake_alive *a, struct frame_reader *in,
 	frame_begin(out, FRAME_ALIVE);
 	frame_put_u32(out, a->state);
 	frame_put_bytes(out, proof, sizeof(proof));
-	frame_end(out);
 	return true;
 }
 

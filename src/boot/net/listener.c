@@ -79,7 +79,6 @@ void listener_refuse(struct peer_conn *peer, dicomm_result_t status,
 	frame_begin(&out, FRAME_REFUSED);
 	frame_put_u32(&out, (uint32_t)status);
 	frame_put_text(&out, why);
-	frame_end(&out);
 	conn_send(&peer->conn, &out);
 	conn_linger(&peer->conn);
 }
@@ -128,7 +127,6 @@ static bool check_proof(struct peer_conn *peer, enum handshake_role role,
 	handshake_prove(h, key, HANDSHAKE_LISTENER, proof);
 	frame_begin(&out, FRAME_WELCOME);
 	frame_put_bytes(&out, proof, sizeof(proof));
-	frame_end(&out);
 	conn_send(&peer->conn, &out);
 	if (!seal(peer, key)) {
 		drop_pending(peer, "no key for it, or no memory");
@@ -262,7 +260,6 @@ static void challenge(struct peer_conn *peer)
 	frame_put_u32(&out, HANDSHAKE_PROTOCOL);
 	frame_put_bytes(&out, h->listener_nonce, sizeof(h->listener_nonce));
 	frame_put_bytes(&out, h->listener_public, sizeof(h->listener_public));
-	frame_end(&out);
 	conn_send(&peer->conn, &out);
 }
 
