@@ -108,12 +108,15 @@ dicomm_result_t links_finish(struct links *l)
 {
 	struct place *places = calloc((size_t)l->nodes + 1, sizeof(*places));
 	uint32_t *next = calloc((size_t)l->nodes + 1, sizeof(*next));
+	uint32_t nodes;
 
 	if (!places || !next) {
 		free(places);
 		free(next);
+		nodes = l->nodes;
+		links_free(l);
 		return FAIL(DICOMM_ERR_NO_MEMORY,
-			    "links: no memory for %u nodes", l->nodes);
+			    "links: no memory for %u nodes", nodes);
 	}
 	for (uint32_t n = 0; n < l->nodes; n++) {
 		places[n] = (struct place){
@@ -168,7 +171,6 @@ dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 {
 	uint32_t nodes, *now = renumber(whole, ranks, was, &nodes);
 	struct links *l = NULL;
-	dicomm_result_t status;
 
 	if (now)
 		l = links_create(ranks, nodes, nodes, whole->islands);
@@ -188,12 +190,9 @@ dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 	for (uint32_t r = 0; r < ranks; r++)
 		l->node_of[r] = now[node_there(whole, was, r)];
 	free(now);
-	status = links_finish(l);
-	if (status == DICOMM_SUCCESS)
-		*out = l;
-	else
-		links_free(l);
-	return status;
+	TRY(links_finish(l));
+	*out = l;
+	return DICOMM_SUCCESS;
 }
 
 uint64_t links_hash(const struct links *l)

@@ -108,7 +108,6 @@ dicomm_result_t adapter_rates_links(const struct links *old,
 				    const struct adapter_rates *d,
 				    struct links **out, bool *summed)
 {
-	dicomm_result_t status;
 	struct links *l;
 
 	TRY(links_part(old, old->ranks, NULL, &l));
@@ -127,12 +126,9 @@ dicomm_result_t adapter_rates_links(const struct links *old,
 		if (l->class[n].rank == l->class[n].nic.up)
 			l->class[n].rank = 0;
 	/* Sorts the path again: fast nodes first. */
-	status = links_finish(l);
-	if (status == DICOMM_SUCCESS)
-		*out = l;
-	else
-		links_free(l);
-	return status;
+	TRY(links_finish(l));
+	*out = l;
+	return DICOMM_SUCCESS;
 }
 
 static dicomm_result_t adopt(struct dicomm_comm *comm,

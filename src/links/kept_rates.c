@@ -184,12 +184,9 @@ dicomm_result_t kept_rates_links(const struct links *old,
 		l->island_of[n] = low;
 		l->class[n].nic = of[n].nic;
 	}
-	status = links_finish(l);
-	if (status == DICOMM_SUCCESS)
-		*out = l;
-	else
-		links_free(l);
-	return status;
+	TRY(links_finish(l));
+	*out = l;
+	return DICOMM_SUCCESS;
 }
 
 /* ---- for a communicator ---- */

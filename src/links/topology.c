@@ -154,7 +154,6 @@ static dicomm_result_t assume(const uint32_t *host_of, uint32_t ranks,
 			      uint32_t hosts, struct links **out)
 {
 	struct links *l = links_create(ranks, hosts, 1, 1);
-	dicomm_result_t status;
 
 	if (!l)
 		return FAIL(DICOMM_ERR_NO_MEMORY,
@@ -163,12 +162,9 @@ static dicomm_result_t assume(const uint32_t *host_of, uint32_t ranks,
 		(struct links_pipe){ASSUMED_BYTES_PER_S, ASSUMED_BYTES_PER_S};
 	for (uint32_t r = 0; r < ranks; r++)
 		l->node_of[r] = host_of ? host_of[r] : r;
-	status = links_finish(l);
-	if (status == DICOMM_SUCCESS)
-		*out = l;
-	else
-		links_free(l);
-	return status;
+	TRY(links_finish(l));
+	*out = l;
+	return DICOMM_SUCCESS;
 }
 
 static void disinherit(struct dicomm_comm *comm)

@@ -387,17 +387,6 @@ static dicomm_result_t begin_links(const struct cluster *c, uint32_t ranks,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t end_links(struct links *l, struct links **out)
-{
-	dicomm_result_t status = links_finish(l);
-
-	if (status == DICOMM_SUCCESS)
-		*out = l;
-	else
-		links_free(l);
-	return status;
-}
-
 /* Returns true if the names are equal, or if the shorter one is the other up to
  * a dot. */
 static bool same_host(const char *given, const char *name)
@@ -490,7 +479,9 @@ dicomm_result_t cluster_links(const struct cluster *c, const char *path,
 		l->island_of[n] = c->nodes[i].island;
 	}
 	memcpy(l->node_of, node_of, ranks * sizeof(*node_of));
-	return end_links(l, out);
+	TRY(links_finish(l));
+	*out = l;
+	return DICOMM_SUCCESS;
 }
 
 dicomm_result_t cluster_plan(const struct cluster *c, uint32_t ranks,
@@ -523,5 +514,7 @@ dicomm_result_t cluster_plan(const struct cluster *c, uint32_t ranks,
 			n++;
 		}
 	}
-	return end_links(l, out);
+	TRY(links_finish(l));
+	*out = l;
+	return DICOMM_SUCCESS;
 }

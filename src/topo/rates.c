@@ -904,15 +904,15 @@ dicomm_result_t rates_links(const struct rates *r, const struct links *old,
 		replace_nodes(&s, l, &news);
 		status = replace_islands(r, known, l, &news);
 	}
-	/* Works out the rest from the new islands and rates. */
-	if (status == DICOMM_SUCCESS)
-		status = links_finish(l);
 	*changed = news.n > 0;
 	close_news(&news);
 	free(s.up);
-	if (status == DICOMM_SUCCESS)
-		*out = l;
-	else
+	if (status != DICOMM_SUCCESS) {
 		links_free(l);
-	return status;
+		return status;
+	}
+	/* Works out the rest from the new islands and rates. */
+	TRY(links_finish(l));
+	*out = l;
+	return DICOMM_SUCCESS;
 }
