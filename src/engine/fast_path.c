@@ -27,15 +27,16 @@
 #define FETCH_BYTES (16u << 10)
 
 /* One run of a fast call */
-struct fast_steps {
+struct fast_run {
 	struct dicomm_comm *comm;
 	const struct prepared *prep;
+	uint8_t *buffers[PLAN_BUFFERS];
 	uint64_t number;
 	uint32_t signature;
 };
 
 /* The call, for messages that name it */
-static struct call fast_call(const struct fast_steps *r)
+static struct call fast_call(const struct fast_run *r)
 {
 	return (struct call){.function = r->prep->key.function,
 			     .type = (dicomm_datatype_t)r->prep->key.type,
@@ -46,7 +47,7 @@ static struct call fast_call(const struct fast_steps *r)
 
 /* Calls of other threads that the engine runs while this one waits come after
  * it, if they are of its queue. */
-static dicomm_result_t hold_place(const struct fast_steps *r)
+static dicomm_result_t hold_place(const struct fast_run *r)
 {
 	struct operation *op = r->comm->place;
 
@@ -75,7 +76,7 @@ static __attribute__((noinline)) void give_place(struct operation *op)
 	op->prep = NULL;
 }
 
-static dicomm_result_t fast_wait(const struct fast_steps *r,
+static dicomm_result_t fast_wait(const struct fast_run *r,
 				 const struct fast_step *s, struct waiter *w)
 {
 	struct call call = fast_call(r);
@@ -92,7 +93,7 @@ static dicomm_result_t fast_wait(const struct fast_steps *r,
 	return wait_more(w, &f);
 }
 
-static dicomm_result_t fast_fail(const struct fast_steps *r,
+static dicomm_result_t fast_fail(const struct fast_run *r,
 				 const struct fast_step *s,
 				 dicomm_result_t status)
 {
@@ -100,7 +101,7 @@ static dicomm_result_t fast_fail(const struct fast_steps *r,
 }
 
 static __attribute__((noinline)) dicomm_result_t
-fast_send_slow(const struct fast_steps *r, const struct fast_step *s,
+fast_send_slow(const struct fast_run *r, const struct fast_step *s,
 	       const uint8_t *src, dicomm_result_t status)
 {
 	struct waiter w = {0};
@@ -128,7 +129,7 @@ static void fetch_next_slot(const struct fast_step *s)
 			     s->bytes < FETCH_BYTES ? s->bytes : FETCH_BYTES);
 }
 
-static inline dicomm_result_t fast_send(const struct fast_steps *r,
+static inline dicomm_result_t fast_send(const struct fast_run *r,
 					const struct fast_step *s,
 					const uint8_t *src)
 {
@@ -146,14 +147,14 @@ static inline dicomm_result_t fast_send(const struct fast_steps *r,
 
 /* Number of the last message of a step; a long one has a number for each slice.
  */
-static uint64_t fast_last(const struct fast_steps *r, const struct fast_step *s,
+static uint64_t fast_last(const struct fast_run *r, const struct fast_step *s,
 			  uint64_t base)
 {
 	return base + s->number + r->prep->slices - 1;
 }
 
 /* Send a reference: the receiver reads the bytes where they are. */
-static dicomm_result_t fast_refer(const struct fast_steps *r,
+static dicomm_result_t fast_refer(const struct fast_run *r,
 				  const struct fast_step *s, const uint8_t *src)
 {
 	struct message_slice m = {.comm = r->comm,
@@ -180,20 +181,20 @@ static dicomm_result_t fast_refer(const struct fast_steps *r,
 
 /* A send that depends on no other step can go first. */
 static __attribute__((noinline)) dicomm_result_t
-fast_refer_all(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS])
+fast_refer_all(const struct fast_run *r)
 {
 	for (uint32_t i = 0; i < r->prep->nfast; i++) {
 		const struct fast_step *s = &r->prep->fast_steps[i];
 
 		if (s->kind == STEP_SEND)
-			TRY(fast_refer(r, s, buffers[s->a_buffer] + s->a));
+			TRY(fast_refer(r, s, r->buffers[s->a_buffer] + s->a));
 	}
 	return DICOMM_SUCCESS;
 }
 
 /* Have all receivers read what was referred to? */
 static __attribute__((noinline)) dicomm_result_t
-fast_sent(const struct fast_steps *r)
+fast_sent(const struct fast_run *r)
 {
 	for (uint32_t i = 0; i < r->prep->nfast; i++) {
 		const struct fast_step *s = &r->prep->fast_steps[i];
@@ -213,8 +214,8 @@ fast_sent(const struct fast_steps *r)
 
 /* Spin until the message comes. The first time, connect to its sender. */
 static __attribute__((noinline)) dicomm_result_t
-fast_arrival(const struct fast_steps *r, const struct fast_step *s,
-	     uint64_t seq, struct tp_line **out)
+fast_arrival(const struct fast_run *r, const struct fast_step *s, uint64_t seq,
+	     struct tp_line **out)
 {
 	struct waiter w = {0};
 	dicomm_result_t status;
@@ -226,7 +227,7 @@ fast_arrival(const struct fast_steps *r, const struct fast_step *s,
 }
 
 /* The bytes are at src. Copy or reduce them. */
-static inline void fast_take(const struct fast_steps *r,
+static inline void fast_take(const struct fast_run *r,
 			     const struct fast_step *s, uint8_t *dst,
 			     const uint8_t *a, const void *src, size_t n,
 			     size_t bytes)
@@ -241,7 +242,7 @@ static inline void fast_take(const struct fast_steps *r,
 }
 
 /* The message is a reference to so many bytes, which fast_load() takes. */
-static dicomm_result_t fast_find_ref(const struct fast_steps *r,
+static dicomm_result_t fast_find_ref(const struct fast_run *r,
 				     const struct fast_step *s, uint64_t seq,
 				     const struct tp_line *line, uint8_t *dst,
 				     uint64_t bytes, struct message_receive *in)
@@ -261,7 +262,7 @@ static dicomm_result_t fast_find_ref(const struct fast_steps *r,
 /* Takes the next `bytes` of a reference; `a` is the operand of those. If the
  * transport reads into registered memory only, it reads into a bounce buffer,
  * because this path does not register the user's buffers. */
-static dicomm_result_t fast_load(const struct fast_steps *r,
+static dicomm_result_t fast_load(const struct fast_run *r,
 				 const struct fast_step *s,
 				 struct message_receive *in, const uint8_t *a,
 				 uint64_t bytes)
@@ -295,7 +296,7 @@ static dicomm_result_t fast_load(const struct fast_steps *r,
 }
 
 static __attribute__((noinline)) dicomm_result_t
-fast_fetch(const struct fast_steps *r, const struct fast_step *s, uint64_t seq,
+fast_fetch(const struct fast_run *r, const struct fast_step *s, uint64_t seq,
 	   const struct tp_line *line, uint8_t *dst, const uint8_t *a,
 	   uint64_t bytes)
 {
@@ -315,7 +316,7 @@ static inline struct tp_line *fast_spin(const struct fast_step *s, uint64_t seq)
 	return line;
 }
 
-static inline dicomm_result_t fast_await(const struct fast_steps *r,
+static inline dicomm_result_t fast_await(const struct fast_run *r,
 					 const struct fast_step *s,
 					 uint64_t seq, struct tp_line **out)
 {
@@ -327,7 +328,7 @@ static inline dicomm_result_t fast_await(const struct fast_steps *r,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t fast_mismatch(const struct fast_steps *r,
+static dicomm_result_t fast_mismatch(const struct fast_run *r,
 				     const struct fast_step *s)
 {
 	struct call call = fast_call(r);
@@ -335,13 +336,13 @@ static dicomm_result_t fast_mismatch(const struct fast_steps *r,
 	return wait_mismatch(r->comm, &call, r->number, s->peer->rank);
 }
 
-static uint64_t slice_bytes(const struct fast_steps *r)
+static uint64_t slice_bytes(const struct fast_run *r)
 {
 	return r->prep->slice * r->prep->elem_bytes;
 }
 
 /* Bytes of a step from offset `at` on, at most a slice */
-static uint64_t slice_len(const struct fast_steps *r, const struct fast_step *s,
+static uint64_t slice_len(const struct fast_run *r, const struct fast_step *s,
 			  uint64_t at)
 {
 	uint64_t slice = slice_bytes(r);
@@ -351,7 +352,7 @@ static uint64_t slice_len(const struct fast_steps *r, const struct fast_step *s,
 
 /* The slice from offset `at` on is in this line, as bytes or as a reference; it
  * goes to dst, and `a` is its operand. */
-static dicomm_result_t fast_take_slice(const struct fast_steps *r,
+static dicomm_result_t fast_take_slice(const struct fast_run *r,
 				       const struct fast_step *s, uint64_t seq,
 				       const struct tp_line *line, uint8_t *dst,
 				       const uint8_t *a, uint64_t at)
@@ -375,7 +376,7 @@ static dicomm_result_t fast_take_slice(const struct fast_steps *r,
 /* The sender of a long message has no memory that this rank reaches, so it
  * comes slice by slice. */
 static __attribute__((noinline)) dicomm_result_t
-fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
+fast_recv_slices(const struct fast_run *r, const struct fast_step *s,
 		 uint8_t *dst, const uint8_t *a)
 {
 	uint64_t seq = s->channel->in_base + s->number;
@@ -392,7 +393,7 @@ fast_recv_slices(const struct fast_steps *r, const struct fast_step *s,
 
 /* The sender of a reference waits for its release, so send that now. Other
  * credits go out at the end. */
-static void release_reference(const struct fast_steps *r,
+static void release_reference(const struct fast_run *r,
 			      const struct fast_step *s)
 {
 	message_consumed_all(s->peer, r->prep->class,
@@ -400,7 +401,7 @@ static void release_reference(const struct fast_steps *r,
 	s->peer->transport->flush(s->peer->device);
 }
 
-static inline dicomm_result_t fast_recv(const struct fast_steps *r,
+static inline dicomm_result_t fast_recv(const struct fast_run *r,
 					const struct fast_step *s, uint8_t *dst,
 					const uint8_t *a)
 {
@@ -429,7 +430,7 @@ static inline dicomm_result_t fast_recv(const struct fast_steps *r,
 /* A copy or reduction in pieces, so that an abort does not wait for all of a
  * long one. */
 static inline __attribute__((always_inline)) dicomm_result_t
-fast_local(const struct fast_steps *r, const struct fast_step *s, uint8_t *dst,
+fast_local(const struct fast_run *r, const struct fast_step *s, uint8_t *dst,
 	   const uint8_t *a, const uint8_t *b, uint64_t bytes)
 {
 	for (uint64_t at = 0, len, n; at < bytes; at += len) {
@@ -448,7 +449,7 @@ fast_local(const struct fast_steps *r, const struct fast_step *s, uint8_t *dst,
 /* ---- slice by slice ---- */
 
 /* How far each step is */
-struct fast_sliced {
+struct fast_progress {
 	/* [step]: slices that it has sent; all, if the peers have references */
 	uint64_t sent[FAST_SLICED_STEPS];
 	/* [step]: the reference that its sender sent for all slices; until then
@@ -458,48 +459,46 @@ struct fast_sliced {
 
 /* Where a slice from offset `at` on lies in a span; scratch has one at a time.
  */
-static uint8_t *slice_in(uint8_t *const buffers[PLAN_BUFFERS], uint8_t buffer,
-			 size_t span, uint64_t at)
+static uint8_t *slice_in(const struct fast_run *r, uint8_t buffer, size_t span,
+			 uint64_t at)
 {
-	return buffers[buffer] + span + (buffer == PLAN_SCRATCH ? 0 : at);
+	return r->buffers[buffer] + span + (buffer == PLAN_SCRATCH ? 0 : at);
 }
 
 /* Sends the next slice of step i. */
-static dicomm_result_t put_slice(const struct fast_steps *r,
-				 struct fast_sliced *run, uint32_t i,
-				 uint8_t *const buffers[PLAN_BUFFERS])
+static dicomm_result_t put_slice(const struct fast_run *r,
+				 struct fast_progress *progress, uint32_t i)
 {
 	const struct fast_step *s = &r->prep->fast_steps[i];
-	uint64_t at = run->sent[i] * slice_bytes(r);
-	uint64_t seq = s->channel->out_base + s->number + run->sent[i];
+	uint64_t at = progress->sent[i] * slice_bytes(r);
+	uint64_t seq = s->channel->out_base + s->number + progress->sent[i];
 	dicomm_result_t status = message_put_seq(
 		&s->target, r->prep->class, seq, r->signature,
-		slice_in(buffers, s->a_buffer, s->a, at), slice_len(r, s, at));
+		slice_in(r, s->a_buffer, s->a, at), slice_len(r, s, at));
 
 	if (status != DICOMM_SUCCESS)
 		return status;
 	s->channel->out_last = seq;
-	/* fast_run() counts one of each step. */
-	if (run->sent[i]++)
+	/* fast_take_steps() counts one of each step. */
+	if (progress->sent[i]++)
 		r->comm->stats.messages_sent++;
 	return DICOMM_SUCCESS;
 }
 
 /* Sends slice k of step i, and some ahead, unless they are sent: the peer finds
  * the next one when it has taken this one. */
-static dicomm_result_t fast_send_slice(const struct fast_steps *r,
-				       struct fast_sliced *run, uint32_t i,
-				       uint64_t k,
-				       uint8_t *const buffers[PLAN_BUFFERS])
+static dicomm_result_t fast_send_slice(const struct fast_run *r,
+				       struct fast_progress *progress,
+				       uint32_t i, uint64_t k)
 {
 	const struct fast_step *s = &r->prep->fast_steps[i];
 	struct waiter w = {0};
 	dicomm_result_t status;
 
-	while (run->sent[i] < r->prep->slices &&
-	       run->sent[i] <= k + r->prep->ahead) {
-		status = put_slice(r, run, i, buffers);
-		if (status == DICOMM_AGAIN && run->sent[i] > k)
+	while (progress->sent[i] < r->prep->slices &&
+	       progress->sent[i] <= k + r->prep->ahead) {
+		status = put_slice(r, progress, i);
+		if (status == DICOMM_AGAIN && progress->sent[i] > k)
 			return DICOMM_SUCCESS;
 		if (status == DICOMM_AGAIN)
 			status = fast_wait(r, s, &w);
@@ -512,16 +511,15 @@ static dicomm_result_t fast_send_slice(const struct fast_steps *r,
 
 /* Sends all that there is room for. */
 static __attribute__((noinline)) dicomm_result_t
-fast_send_ahead(const struct fast_steps *r, struct fast_sliced *run,
-		uint8_t *const buffers[PLAN_BUFFERS])
+fast_send_ahead(const struct fast_run *r, struct fast_progress *progress)
 {
 	for (uint32_t i = 0; i < r->prep->nfast; i++) {
 		const struct fast_step *s = &r->prep->fast_steps[i];
 		dicomm_result_t status = DICOMM_SUCCESS;
 
 		while (s->kind == STEP_SEND && status == DICOMM_SUCCESS &&
-		       run->sent[i] < r->prep->slices)
-			status = put_slice(r, run, i, buffers);
+		       progress->sent[i] < r->prep->slices)
+			status = put_slice(r, progress, i);
 		if (status != DICOMM_SUCCESS && status != DICOMM_AGAIN)
 			return fast_fail(r, s, status);
 	}
@@ -531,9 +529,8 @@ fast_send_ahead(const struct fast_steps *r, struct fast_sliced *run,
 /* Waits for a slice. Where that lasts, the peer has other work or no core: then
  * this rank does not keep step with it, but sends ahead before it yields. */
 static __attribute__((noinline)) dicomm_result_t
-fast_await_slice(const struct fast_steps *r, struct fast_sliced *run,
-		 const struct fast_step *s, uint64_t seq,
-		 uint8_t *const buffers[PLAN_BUFFERS], struct tp_line **line)
+fast_await_slice(const struct fast_run *r, struct fast_progress *progress,
+		 const struct fast_step *s, uint64_t seq, struct tp_line **line)
 {
 	struct waiter w = {0};
 	dicomm_result_t status;
@@ -543,7 +540,7 @@ fast_await_slice(const struct fast_steps *r, struct fast_sliced *run,
 				      line)) == DICOMM_AGAIN) {
 		if (!ahead && r->prep->ahead &&
 		    w.polls + 1 >= wait_spin(r->comm)) {
-			TRY(fast_send_ahead(r, run, buffers));
+			TRY(fast_send_ahead(r, progress));
 			ahead = true;
 		}
 		TRY(fast_wait(r, s, &w));
@@ -552,23 +549,22 @@ fast_await_slice(const struct fast_steps *r, struct fast_sliced *run,
 }
 
 /* Receives slice k. */
-static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
-				       struct fast_sliced *run, uint32_t i,
-				       uint64_t k,
-				       uint8_t *const buffers[PLAN_BUFFERS])
+static dicomm_result_t fast_recv_slice(const struct fast_run *r,
+				       struct fast_progress *progress,
+				       uint32_t i, uint64_t k)
 {
 	const struct fast_step *s = &r->prep->fast_steps[i];
 	uint64_t seq = s->channel->in_base + s->number + k;
 	uint64_t at = k * slice_bytes(r);
-	const uint8_t *a = slice_in(buffers, s->a_buffer, s->a, at);
-	uint8_t *dst = slice_in(buffers, s->dst_buffer, s->dst, at);
-	struct message_receive *in = &run->refs[i];
+	const uint8_t *a = slice_in(r, s->a_buffer, s->a, at);
+	uint8_t *dst = slice_in(r, s->dst_buffer, s->dst, at);
+	struct message_receive *in = &progress->refs[i];
 	struct tp_line *line;
 
 	if (!in->ref_bytes) {
 		line = fast_spin(s, seq);
 		if (!line)
-			TRY(fast_await_slice(r, run, s, seq, buffers, &line));
+			TRY(fast_await_slice(r, progress, s, seq, &line));
 		if (k)
 			r->comm->stats.messages_received++;
 		if (k || line->len != s->bytes ||
@@ -583,13 +579,12 @@ static dicomm_result_t fast_recv_slice(const struct fast_steps *r,
 	return DICOMM_SUCCESS;
 }
 
-static dicomm_result_t fast_local_slice(const struct fast_steps *r,
-					const struct fast_step *s, uint64_t k,
-					uint8_t *const buffers[PLAN_BUFFERS])
+static dicomm_result_t fast_local_slice(const struct fast_run *r,
+					const struct fast_step *s, uint64_t k)
 {
 	uint64_t at = k * slice_bytes(r), len = slice_len(r, s, at);
-	uint8_t *dst = slice_in(buffers, s->dst_buffer, s->dst, at);
-	uint8_t *a = slice_in(buffers, s->a_buffer, s->a, at);
+	uint8_t *dst = slice_in(r, s->dst_buffer, s->dst, at);
+	uint8_t *a = slice_in(r, s->a_buffer, s->a, at);
 	uint64_t n = len / r->prep->elem_bytes;
 
 	if (s->kind == STEP_SCALE)
@@ -598,23 +593,21 @@ static dicomm_result_t fast_local_slice(const struct fast_steps *r,
 		r->prep->divide(dst, a, r->comm->ranks, n);
 	else
 		return fast_local(r, s, dst, a,
-				  slice_in(buffers, s->b_buffer, s->b, at),
-				  len);
+				  slice_in(r, s->b_buffer, s->b, at), len);
 	return DICOMM_SUCCESS;
 }
 
 /* Each rank takes all steps of a slice, then those of the next one. So both
  * cores of a pair copy at the same time, a few slices apart. */
 static __attribute__((noinline)) dicomm_result_t
-fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
-	    bool refer)
+fast_slices(const struct fast_run *r, bool refer)
 {
 	const struct prepared *prep = r->prep;
-	struct fast_sliced run;
+	struct fast_progress progress;
 
 	for (uint32_t i = 0; i < prep->nfast; i++) {
-		run.sent[i] = refer ? prep->slices : 0;
-		run.refs[i].ref_bytes = 0;
+		progress.sent[i] = refer ? prep->slices : 0;
+		progress.refs[i].ref_bytes = 0;
 	}
 	for (uint64_t k = 0; k < prep->slices; k++) {
 		if (fault_is(r->comm))
@@ -623,12 +616,12 @@ fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
 			const struct fast_step *s = &prep->fast_steps[i];
 
 			if (s->kind == STEP_SEND)
-				TRY(fast_send_slice(r, &run, i, k, buffers));
+				TRY(fast_send_slice(r, &progress, i, k));
 			else if (s->kind == STEP_RECV ||
 				 s->kind == STEP_RECV_REDUCE)
-				TRY(fast_recv_slice(r, &run, i, k, buffers));
+				TRY(fast_recv_slice(r, &progress, i, k));
 			else
-				TRY(fast_local_slice(r, s, k, buffers));
+				TRY(fast_local_slice(r, s, k));
 		}
 	}
 	return DICOMM_SUCCESS;
@@ -652,15 +645,14 @@ fast_slices(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
  * because no step of such a plan writes it.
  */
 static inline __attribute__((always_inline)) dicomm_result_t
-fast_whole(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
-	   bool refer)
+fast_whole(const struct fast_run *r, bool refer)
 {
 	const struct prepared *prep = r->prep;
 
 	for (uint32_t i = 0; i < prep->nfast; i++) {
 		const struct fast_step *s = &prep->fast_steps[i];
-		uint8_t *a = buffers[s->a_buffer] + s->a;
-		uint8_t *dst = buffers[s->dst_buffer] + s->dst;
+		uint8_t *a = r->buffers[s->a_buffer] + s->a;
+		uint8_t *dst = r->buffers[s->dst_buffer] + s->dst;
 
 		switch (s->kind) {
 		case STEP_SEND:
@@ -674,7 +666,8 @@ fast_whole(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
 		case STEP_COPY:
 		case STEP_REDUCE:
 			TRY(fast_local(r, s, dst, a,
-				       buffers[s->b_buffer] + s->b, s->bytes));
+				       r->buffers[s->b_buffer] + s->b,
+				       s->bytes));
 			break;
 		case STEP_SCALE:
 			prep->scale(dst, a, prep->scalar, s->n);
@@ -687,34 +680,31 @@ fast_whole(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
 	return DICOMM_SUCCESS;
 }
 
-/* Several slices, or references. Not inlined into fast_run(), so that a short
- * call saves no registers. */
+/* Several slices, or references. Not inlined into fast_take_steps(), so that a
+ * short call saves no registers. */
 static __attribute__((noinline)) dicomm_result_t
-fast_long(const struct fast_steps *r, uint8_t *const buffers[PLAN_BUFFERS],
-	  bool refer)
+fast_long(const struct fast_run *r, bool refer)
 {
 	if (refer)
-		TRY(fast_refer_all(r, buffers));
+		TRY(fast_refer_all(r));
 	if (r->prep->may_slice)
-		TRY(fast_slices(r, buffers, refer));
+		TRY(fast_slices(r, refer));
 	else
-		TRY(fast_whole(r, buffers, refer));
+		TRY(fast_whole(r, refer));
 	return refer ? fast_sent(r) : DICOMM_SUCCESS;
 }
 
-static dicomm_result_t fast_run(struct dicomm_comm *comm,
-				const struct prepared *prep,
-				uint8_t *const buffers[PLAN_BUFFERS],
-				bool refer)
+static dicomm_result_t fast_take_steps(struct fast_run *r, bool refer)
 {
-	struct fast_steps r = {
-		.comm = comm, .prep = prep, .number = order_number(comm, prep)};
+	struct dicomm_comm *comm = r->comm;
+	const struct prepared *prep = r->prep;
 
-	r.signature = prepared_signature(prep, r.number);
+	r->number = order_number(comm, prep);
+	r->signature = prepared_signature(prep, r->number);
 	if (__builtin_expect(refer || prep->may_slice, 0))
-		TRY(fast_long(&r, buffers, refer));
+		TRY(fast_long(r, refer));
 	else
-		TRY(fast_whole(&r, buffers, false));
+		TRY(fast_whole(r, false));
 	for (uint32_t i = 0; i < prep->npairs; i++) {
 		struct peer *peer = prep->pairs[i].peer;
 		struct channel *channel = &peer->channel[prep->class];
@@ -735,25 +725,25 @@ static dicomm_result_t fast_run(struct dicomm_comm *comm,
 }
 
 /* Would the peers rather read what is sent than get a copy? */
-static bool prefers_reference(const struct dicomm_comm *comm,
-			      const struct prepared *prep,
-			      uint8_t *const buffers[PLAN_BUFFERS])
+static bool prefers_reference(const struct fast_run *r)
 {
+	const struct prepared *prep = r->prep;
+	uint64_t threshold = r->comm->map_threshold;
 	struct accel_export where;
 	bool found = false;
 	size_t offset;
 
-	if (prep->largest_message < comm->map_threshold || !prep->fast_sent ||
+	if (prep->largest_message < threshold || !prep->fast_sent ||
 	    prep->pairs[0].peer->limits.needs_mem_reg)
 		return false;
 	for (uint32_t i = 0; i < prep->nfast; i++) {
 		const struct fast_step *s = &prep->fast_steps[i];
-		const uint8_t *a = buffers[s->a_buffer] + s->a;
+		const uint8_t *a = r->buffers[s->a_buffer] + s->a;
 
 		/* Scratch is not referred to. */
 		if (s->kind != STEP_SEND || s->a_buffer == PLAN_SCRATCH)
 			continue;
-		if (s->bytes < comm->map_threshold)
+		if (s->bytes < threshold)
 			return false;
 		if (prep->key.function != CALL_SEND &&
 		    !host_memory_find(a, s->bytes, &where, &offset))
@@ -766,16 +756,16 @@ static bool prefers_reference(const struct dicomm_comm *comm,
 }
 
 /* Would the engine send some of it by references? It copies scratch. */
-static __attribute__((noinline)) bool
-engine_refers(const struct dicomm_comm *comm, const struct prepared *prep,
-	      uint8_t *const buffers[PLAN_BUFFERS])
+static __attribute__((noinline)) bool engine_refers(const struct fast_run *r)
 {
+	const struct prepared *prep = r->prep;
+
 	for (uint32_t i = 0; i < prep->nfast; i++) {
 		const struct fast_step *s = &prep->fast_steps[i];
 
 		if (s->kind == STEP_SEND && s->a_buffer != PLAN_SCRATCH &&
-		    s->bytes >= comm->map_threshold &&
-		    message_may_refer(s->peer, buffers[s->a_buffer] + s->a,
+		    s->bytes >= r->comm->map_threshold &&
+		    message_may_refer(s->peer, r->buffers[s->a_buffer] + s->a,
 				      s->bytes, prep->want))
 			return true;
 	}
@@ -785,18 +775,23 @@ engine_refers(const struct dicomm_comm *comm, const struct prepared *prep,
 bool fast_path_run(struct dicomm_comm *comm, const struct prepared *prep,
 		   const void *send, void *recv, dicomm_result_t *status)
 {
-	uint8_t *buffers[PLAN_BUFFERS] = {(uint8_t *)(uintptr_t)send, recv,
-					  comm->scratch.at};
-	bool refer = prefers_reference(comm, prep, buffers);
+	struct fast_run r;
+	bool refer;
 
+	/* The rest is filled in when it is sure that it runs. */
+	r.comm = comm;
+	r.prep = prep;
+	r.buffers[PLAN_SEND] = (uint8_t *)(uintptr_t)send;
+	r.buffers[PLAN_RECV] = recv;
+	r.buffers[PLAN_SCRATCH] = comm->scratch.at;
+	refer = prefers_reference(&r);
 	if (comm->scratch.bytes < prep->scratch_bytes)
 		return false;
 	if (refer ? !prep->may_refer
 		  : prep->slices > 1 && prep->fast_sent &&
-			    (!prep->may_slice ||
-			     engine_refers(comm, prep, buffers)))
+			    (!prep->may_slice || engine_refers(&r)))
 		return false;
-	*status = fast_run(comm, prep, buffers, refer);
+	*status = fast_take_steps(&r, refer);
 	if (__builtin_expect(comm->place != NULL, 0) && comm->place->prep)
 		give_place(comm->place);
 	/* From here on, nobody may read the call's buffers. */
