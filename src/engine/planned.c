@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs the plans of operations: collectives, and reductions of one rank. */
-#include "src/engine/planned.h"
-
+/*
+ * Operations with a plan, which a schedule runs slice by slice: the collectives
+ * and the reductions of one rank, which run in call order, and sends and
+ * receives without a tag, of known peers, whose plans have one step.
+ */
 #include <stdlib.h>
 
 #include "src/base/clock.h"
@@ -20,7 +22,7 @@
 
 /* The rank that an operation waits for: the peer of its first unfinished
  * message */
-void planned_awaits(const struct operation *op, struct wait_for *f)
+static void awaits(const struct operation *op, struct wait_for *f)
 {
 	const struct schedule *sc = &op->schedule;
 	const struct plan *p;
@@ -48,7 +50,7 @@ void planned_awaits(const struct operation *op, struct wait_for *f)
 	}
 }
 
-dicomm_result_t planned_post(struct operation *op)
+static dicomm_result_t post(struct operation *op)
 {
 	TRY(prepare_get(op->comm, &op->call, &op->prep));
 	op->number = order_number(op->comm, op->prep);
@@ -266,7 +268,7 @@ static void end(struct operation *op)
 			     op->prep->expected_ns);
 }
 
-enum schedule_result planned_turn(struct operation *op, bool *progressed)
+static enum schedule_result turn(struct operation *op, bool *progressed)
 {
 	enum schedule_result r;
 	dicomm_result_t status;
@@ -296,7 +298,21 @@ enum schedule_result planned_turn(struct operation *op, bool *progressed)
 	return r;
 }
 
-const struct operation_kind planned_kind = {.name = "planned",
-					    .post = planned_post,
-					    .turn = planned_turn,
-					    .awaits = planned_awaits};
+const struct operation_kind planned_kind = {
+	.name = "planned", .post = post, .turn = turn, .awaits = awaits};
+
+static enum schedule_result point_to_point_turn(struct operation *op,
+						bool *progressed)
+{
+	enum schedule_result r = turn(op, progressed);
+
+	if (r == SCHEDULE_DONE && op->call.status)
+		*op->call.status = (dicomm_status_t){.source = op->call.root,
+						     .count = op->call.count};
+	return r;
+}
+
+const struct operation_kind point_to_point_kind = {.name = "point-to-point",
+						   .post = post,
+						   .turn = point_to_point_turn,
+						   .awaits = awaits};
