@@ -137,10 +137,8 @@ dicomm_result_t dicomm_comm_stats(dicomm_comm_t comm, dicomm_stats_t *stats)
 	}
 	if (comm->bounce_buffers.memory)
 		s.memory_bytes += (uint64_t)COMM_BOUNCES * comm->slot_bytes;
-	for (size_t i = 0; i < TP_TRANSPORTS; i++)
-		if (comm->transports[i].device)
-			s.memory_bytes += comm->transports[i].transport->memory(
-				comm->transports[i].device);
+	comm_each_transport (w, comm)
+		s.memory_bytes += w->transport->memory(w->device);
 	s.under_way = comm_is_used(comm);
 	s.comm_hash = comm->members[0].fresh;
 	memset(stats, 0, size);

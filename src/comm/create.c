@@ -203,10 +203,8 @@ void comm_free(struct dicomm_comm *comm)
 	prepare_free_all(comm);
 	/* Begin to close with all peers, so that they are waited for together.
 	 */
-	for (size_t i = 0; i < TP_TRANSPORTS; i++)
-		if (comm->transports[i].device)
-			comm->transports[i].transport->close(
-				comm->transports[i].device);
+	comm_each_transport (w, comm)
+		w->transport->close(w->device);
 	pthread_mutex_destroy(&comm->registered.lock);
 	pthread_mutex_destroy(&comm->fault.lock);
 	comm_config_free(&comm->config);

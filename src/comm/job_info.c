@@ -152,10 +152,8 @@ static void put_retransmits(struct json_writer *j, struct dicomm_comm *comm)
 	uint64_t n = 0;
 	bool known = false;
 
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		const struct comm_transport *w = &comm->transports[i];
-
-		if (!w->device || !w->transport->retransmits)
+	comm_each_transport (w, comm) {
+		if (!w->transport->retransmits)
 			continue;
 		n += w->transport->retransmits(w->device);
 		known = true;

@@ -74,11 +74,9 @@ static void count_transports(struct dicomm_comm *comm, struct metrics_counts *c)
 	if (atomic_load(&comm->state) == COMM_STARTING)
 		return;
 	comm_count_peers(comm, c->peers);
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		const struct comm_transport *w = &comm->transports[i];
+	comm_each_transport (w, comm) {
+		size_t i = (size_t)(w - comm->transports);
 
-		if (!w->device)
-			continue;
 		c->has_peers |= 1u << i;
 		if (!w->transport->retransmits)
 			continue;

@@ -338,13 +338,10 @@ static uint32_t wished_local_slot_bytes(const struct dicomm_comm *comm)
 
 static void widen_local(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		struct comm_transport *w = &comm->transports[i];
-
-		if (w->device && w->transport->set_slot_bytes)
+	comm_each_transport (w, comm)
+		if (w->transport->set_slot_bytes)
 			w->transport->set_slot_bytes(w->device,
 						     comm->local_slot_bytes);
-	}
 }
 
 /* Slices may be as long as the smallest slots, also of transports that this
@@ -642,12 +639,9 @@ static dicomm_result_t exchange_members(struct dicomm_comm *comm)
 
 static void tell_cores_are_shared(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		const struct comm_transport *w = &comm->transports[i];
-
-		if (w->device && w->transport->share_cores)
+	comm_each_transport (w, comm)
+		if (w->transport->share_cores)
 			w->transport->share_cores(w->device);
-	}
 }
 
 /* Size it for the machine, now that the number of its ranks is known. */

@@ -300,6 +300,12 @@ struct dicomm_comm {
 	_Atomic unsigned under_way;
 };
 
+/* Goes through the open transports of a communicator. */
+#define comm_each_transport(w, comm)                      \
+	for (__auto_type w = &(comm)->transports[0];      \
+	     w < &(comm)->transports[TP_TRANSPORTS]; w++) \
+		if (w->device)
+
 enum comm_state { COMM_STARTING, COMM_READY, COMM_FINALIZING, COMM_FINALIZED };
 
 /* What control_query() queries of a peer: its collective of that number; its

@@ -69,9 +69,8 @@ static unsigned nwords;
  * progress without this rank. */
 static bool has_remote_transport(const struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < TP_TRANSPORTS; i++)
-		if (comm->transports[i].device &&
-		    !comm->transports[i].transport->intra_node)
+	comm_each_transport (w, comm)
+		if (!w->transport->intra_node)
 			return true;
 	return false;
 }
@@ -130,12 +129,9 @@ static bool is_stopped(const struct dicomm_comm *comm)
  * moment ago: so other transports need not know that it looks. */
 static void poll_near(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		struct comm_transport *t = &comm->transports[i];
-
-		if (t->device && t->transport->intra_node)
-			t->transport->poll(t->device);
-	}
+	comm_each_transport (w, comm)
+		if (w->transport->intra_node)
+			w->transport->poll(w->device);
 	if (comm->service->poll(comm))
 		comm->service_moves++;
 }
@@ -219,9 +215,8 @@ static bool add_word(doorbell_word *word)
 /* Returns true if no transport needs to be polled all the time. */
 static bool can_rest(const struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < TP_TRANSPORTS; i++)
-		if (comm->transports[i].device &&
-		    !comm->transports[i].transport->rest)
+	comm_each_transport (w, comm)
+		if (!w->transport->rest)
 			return false;
 	return true;
 }
@@ -231,12 +226,8 @@ static bool add_words_of(struct dicomm_comm *comm)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		struct comm_transport *t = &comm->transports[i];
-
-		if (t->device)
-			all &= add_word(t->transport->rest(t->device));
-	}
+	comm_each_transport (w, comm)
+		all &= add_word(w->transport->rest(w->device));
 	return all;
 }
 

@@ -22,10 +22,8 @@ _Atomic unsigned fault_count;
 
 void fault_stop_transports(struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < TP_TRANSPORTS; i++)
-		if (comm->transports[i].device)
-			comm->transports[i].transport->abort(
-				comm->transports[i].device);
+	comm_each_transport (w, comm)
+		w->transport->abort(w->device);
 }
 
 /* Needs the lock. */
@@ -346,9 +344,8 @@ dicomm_result_t fault_own_late(struct dicomm_comm *comm, dicomm_result_t status)
 /* Has this rank opened one? */
 static bool has_transport(const struct dicomm_comm *comm)
 {
-	for (size_t i = 0; i < TP_TRANSPORTS; i++)
-		if (atomic_load(&comm->transports[i].device))
-			return true;
+	comm_each_transport (w, comm)
+		return true;
 	return false;
 }
 

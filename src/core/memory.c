@@ -24,11 +24,9 @@ dicomm_result_t comm_mem_register(struct dicomm_comm *comm, const void *addr,
 	dicomm_result_t status;
 
 	handles->transports = 0;
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		struct comm_transport *w = &comm->transports[i];
+	comm_each_transport (w, comm) {
+		size_t i = (size_t)(w - comm->transports);
 
-		if (!w->device)
-			continue;
 		status = w->transport->mem_reg(w->device, addr, len, written,
 					       &handles->on[i]);
 		if (status != DICOMM_SUCCESS) {

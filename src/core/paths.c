@@ -30,11 +30,9 @@ uint8_t comm_transports_to(struct dicomm_comm *comm, int rank)
 	uint8_t mask = 0;
 	char why[160];
 
-	for (size_t i = 0; i < TP_TRANSPORTS; i++)
-		if (comm->transports[i].device &&
-		    reaches_by(comm, &comm->transports[i], rank, why,
-			       sizeof(why)))
-			mask |= (uint8_t)(1u << i);
+	comm_each_transport (w, comm)
+		if (reaches_by(comm, w, rank, why, sizeof(why)))
+			mask |= (uint8_t)(1u << (w - comm->transports));
 	return mask;
 }
 
@@ -145,12 +143,8 @@ bool comm_flush(struct dicomm_comm *comm)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		const struct comm_transport *w = &comm->transports[i];
-
-		if (w->device && !w->transport->flush(w->device))
-			all = false;
-	}
+	comm_each_transport (w, comm)
+		all &= w->transport->flush(w->device);
 	return all;
 }
 
@@ -158,23 +152,16 @@ bool comm_landed(struct dicomm_comm *comm)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		const struct comm_transport *w = &comm->transports[i];
-
-		if (w->device && w->transport->delivered &&
-		    !w->transport->delivered(w->device))
-			all = false;
-	}
+	comm_each_transport (w, comm)
+		if (w->transport->delivered)
+			all &= w->transport->delivered(w->device);
 	return all;
 }
 
 void comm_poll(struct dicomm_comm *comm)
 {
-	for (size_t i = 0;
-	     i < sizeof(comm->transports) / sizeof(*comm->transports); i++)
-		if (comm->transports[i].device)
-			comm->transports[i].transport->poll(
-				comm->transports[i].device);
+	comm_each_transport (w, comm)
+		w->transport->poll(w->device);
 	if (comm->service && comm->service->poll(comm))
 		comm->service_moves++;
 }

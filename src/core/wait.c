@@ -213,13 +213,10 @@ static dicomm_result_t broken_transport(const struct wait_for *f,
 {
 	struct dicomm_comm *comm = f->comm;
 
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		const struct comm_transport *w = &comm->transports[i];
-		dicomm_result_t status = DICOMM_SUCCESS;
+	comm_each_transport (w, comm) {
 		int peer = -1;
+		dicomm_result_t status = w->transport->broken(w->device, &peer);
 
-		if (w->device)
-			status = w->transport->broken(w->device, &peer);
 		if (status == DICOMM_SUCCESS)
 			continue;
 		if (peer < 0 || f->peer < 0 || peer == f->peer)

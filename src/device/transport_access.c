@@ -68,12 +68,10 @@ dicomm_result_t transport_access_register(struct dicomm_comm *comm,
 	char one[TRANSPORT_ACCESS_TEXT - 40], yes[TRANSPORT_ACCESS_TEXT] = "",
 					      no[TRANSPORT_ACCESS_TEXT] = "";
 
-	for (size_t i = 0; i < TP_TRANSPORTS; i++) {
-		const struct comm_transport *w = &comm->transports[i];
+	comm_each_transport (w, comm) {
+		size_t i = (size_t)(w - comm->transports);
 		dicomm_result_t status;
 
-		if (!w->device)
-			continue;
 		status = w->transport->mem_reg_device(
 			w->device, region, &handles->on[i], one, sizeof(one));
 		if (status == DICOMM_SUCCESS)
