@@ -3,12 +3,10 @@
 #include "collectives/redistribute/plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "collectives/redistribute/check.h"
 #include "collectives/redistribute/collect.h"
 #include "src/base/log.h"
-#include "src/base/type.h"
 
 #define ALIGN 64
 

@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LEAST_MS 1000 /* shorter waits are the rule in a job */
 

@@ -2,7 +2,6 @@
 /* The counts of alltoallv, from a formula or a file. */
 #include <errno.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

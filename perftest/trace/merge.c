@@ -2,7 +2,6 @@
 #include "perftest/trace/merge.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

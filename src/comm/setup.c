@@ -23,7 +23,6 @@
 #include "src/core/host_access.h"
 #include "src/island/island.h"
 #include "src/message/channel.h"
-#include "src/core/wait.h"
 #include "src/device/device.h"
 #include "src/links/cost_table.h"
 #include "src/links/drift.h"

@@ -11,7 +11,6 @@
 #include "src/base/log.h"
 #include "src/base/yield.h"
 #include "src/core/cross_progress.h"
-#include "src/core/member.h"
 #include "src/core/fault.h"
 #include "src/core/paths.h"
 #include "src/core/data_path.h"

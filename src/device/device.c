@@ -12,7 +12,6 @@
 #include "src/base/log.h"
 #include "src/base/type.h"
 #include "src/core/host_access.h"
-#include "src/core/member.h"
 #include "src/message/slice.h"
 #include "src/engine/step.h"
 #include "src/memory/blocked_streams.h"

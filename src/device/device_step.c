@@ -24,7 +24,6 @@
  * of neighbours, which are released when the kernels have run.
  */
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/clock.h"

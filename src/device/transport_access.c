@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/core/member.h"
 #include "src/device/device.h"
 #include "src/core/memory.h"
 

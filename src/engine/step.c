@@ -2,7 +2,6 @@
 /* One step of an operation on one slice: a message, a copy or a reduction. */
 #include "src/engine/step.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"

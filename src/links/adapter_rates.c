@@ -7,7 +7,6 @@
 #include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/base/texts.h"
-#include "src/core/member.h"
 #include "src/links/topology.h"
 
 /* Returns the transports by which this rank reaches other nodes, as a mask. For

@@ -2,14 +2,12 @@
 #include "src/links/cost_table.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/accel/reduce/reduce.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
-#include "src/base/log.h"
 #include "src/topo/node.h"
 
 /* Bytes that are copied or reduced at a time. All pieces of both sides fit into

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/links/probe.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

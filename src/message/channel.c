@@ -4,7 +4,6 @@
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/core/fault.h"
 #include "src/core/paths.h"
 #include "src/core/wait.h"
 

@@ -2,9 +2,6 @@
 /* Messages between ranks of one machine that reach each other's memory. */
 #include "src/message/memory_ref.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/accel/host/memory.h"
 #include "src/base/log.h"
 #include "src/memory/host_map.h"

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

@@ -8,7 +8,6 @@
 
 #include "collectives/select/select.h"
 #include "src/boot/net/interface.h"
-#include "src/boot/net/sock.h"
 #include "tests/fuzz/fuzz.h"
 #ifdef HAVE_VERBS
 #include "transports/verbs/nic/choose.h"

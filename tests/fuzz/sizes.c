@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sizes and devices, as dicomm-perf takes them; how sizes are told. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

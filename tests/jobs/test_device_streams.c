@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/log.h"
 #include "src/device/device.h"
 #include "tests/support/capture.h"
 #include "tests/support/cast.h"

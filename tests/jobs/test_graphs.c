@@ -2,7 +2,6 @@
 /* Calls that are captured into graphs of mocked CUDA and HIP, and replayed. */
 #include <check.h>
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

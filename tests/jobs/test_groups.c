@@ -3,7 +3,6 @@
  * says it; and one thread can be several ranks. */
 #include <check.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/runner.h"
 #include "tests/support/trial.h"

@@ -2,9 +2,7 @@
 /* Ranks that make no calls: they sleep, and wake at once for their peers. */
 #include <check.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/support/runner.h"

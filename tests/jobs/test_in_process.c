@@ -5,14 +5,12 @@
  */
 #include <check.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/device/device.h"
 #include "src/memory/in_process.h"
 #include "tests/support/cast.h"
-#include "tests/support/gpu.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"
 

@@ -20,7 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/base/log.h"
 #include "src/core/comm.h"
 #include "tests/support/leaks.h"
 #include "tests/support/runner.h"

@@ -2,7 +2,6 @@
 /* Sends and receives with tags, and receives from any source. */
 #include <check.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

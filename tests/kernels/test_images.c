@@ -4,13 +4,10 @@
 #include <check.h>
 #include <elf.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
-#include "src/base/type.h"
-#include "tests/kernels/suite.h"
 #include "tests/support/runner.h"
 #include "tests/support/element.h"
 

@@ -3,11 +3,9 @@
  * the CPU; and how a reduction becomes a launch. */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/accel/launch/launch.h"
-#include "src/accel/reduce/reduce.h"
 #include "src/accel/reduce/kernels.h"
 #include "tests/kernels/suite.h"
 #include "tests/support/runner.h"

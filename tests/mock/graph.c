@@ -3,7 +3,6 @@
 #include "tests/mock/graph.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -3,7 +3,6 @@
 
 #include <check.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static char folder[64];

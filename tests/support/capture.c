@@ -2,7 +2,6 @@
 /* Collects what this process writes to stderr. */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 #include "tests/support/job.h"
 
 #include <check.h>
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>

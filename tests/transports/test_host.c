@@ -2,7 +2,6 @@
 /* Host memory that neighbours can map, and how devices are named. */
 #include <check.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>

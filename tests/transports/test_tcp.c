@@ -17,7 +17,6 @@
 #include "src/base/auth.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/boot/net/sock.h"
 #include "tests/support/capture.h"
 #include "tests/support/disturb.h"
 #include "tests/support/runner.h"

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/boot/control/control.h"
 #include "tests/support/meet.h"

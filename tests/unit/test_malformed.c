@@ -2,7 +2,6 @@
 /* A rank that sends what none of the library sends. Whoever reads it says so,
  * names that rank, and reads and writes nothing that is not its own. */
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

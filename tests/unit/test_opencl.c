@@ -4,7 +4,6 @@
 #include <check.h>
 #include <dirent.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sodium.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #include <check.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "tests/support/runner.h"
-#include "tests/support/storm.h"
 #include "tests/support/trial.h"
 #include "tests/support/vm.h"
 

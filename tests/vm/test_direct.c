@@ -7,7 +7,6 @@
  * tests/vm/run only.
  */
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* References to memory of a sender, and reads of that memory: the receiver asks
  * for a part, and the sender sends it in pieces. */
-#include <inttypes.h>
 #include <sodium.h>
 #include <string.h>
 

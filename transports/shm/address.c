@@ -3,7 +3,6 @@
  * process holds its segment. */
 #include "transports/shm/address.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -2,9 +2,6 @@
 /* The state of the way to a rank: whether it is there, has broken, or ends. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 
 #include "src/base/log.h"

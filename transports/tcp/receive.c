@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sodium.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"

@@ -2,7 +2,6 @@
 /* The TCP transport: its operations. */
 #include "transports/tcp/tcp.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <sodium.h>

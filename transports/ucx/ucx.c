@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <sodium.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

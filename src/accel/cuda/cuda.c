@@ -12,7 +12,6 @@
 #include "src/accel/accel.h"
 #include "src/accel/cuda/api.h"
 #include "src/accel/gpu/backend.h"
-#include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/launch/rtc.h"
 #include "src/base/library.h"

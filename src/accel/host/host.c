@@ -23,7 +23,6 @@
 #include "src/accel/host/memory_table.h"
 #include "src/base/clock.h"
 #include "src/base/cpuinfo.h"
-#include "src/base/descriptors.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/memfd.h"

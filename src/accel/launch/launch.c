@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "src/accel/reduce/reciprocal.h"
 #include "src/base/type.h"

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/accel/launch/binary_cache.h"
 #include "src/accel/launch/image.h"

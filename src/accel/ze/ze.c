@@ -20,7 +20,6 @@
 
 #include "src/accel/accel.h"
 #include "src/accel/gpu/backend.h"
-#include "src/accel/launch/image.h"
 #include "src/accel/launch/launch.h"
 #include "src/accel/ze/api.h"
 #include "src/accel/ze/order.h"

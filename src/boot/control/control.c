@@ -2,7 +2,6 @@
 /* The control plane of one rank after it has joined: the functions of
  * control.h. */
 #include <assert.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 #include "src/boot/control/job_port.h"
 #include "src/boot/control/join.h"
 #include "src/boot/control/mail.h"
-#include "src/boot/control/members.h"
 #include "src/boot/control/relay.h"
 #include "src/boot/net/inquiry.h"
 

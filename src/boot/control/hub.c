@@ -2,7 +2,6 @@
 /* The hub of rank 0: ranks that join, leave, die or fail. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"

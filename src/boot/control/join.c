@@ -18,7 +18,6 @@
 #include "src/boot/control/join.h"
 #include "src/boot/control/id_server.h"
 #include "src/boot/control/recovery.h"
-#include "src/boot/control/members.h"
 #include "src/boot/net/interface.h"
 
 #define MS_NS UINT64_C(1000000)

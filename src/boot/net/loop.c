@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The control thread and its event loop. */
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>

@@ -2,7 +2,6 @@
 /* Creates, connects and closes channels. */
 #include "transports/verbs/channel/open.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
