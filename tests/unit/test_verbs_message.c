@@ -24,7 +24,6 @@
 #include "transports/verbs/message/post.h"
 #include "transports/verbs/message/put.h"
 #include "transports/verbs/message/read.h"
-#include "transports/verbs/message/wait.h"
 #include "transports/verbs/message/watchdog.h"
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"

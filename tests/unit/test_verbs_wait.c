@@ -11,11 +11,11 @@
 #include "src/base/clock.h"
 #include "tests/support/runner.h"
 #include "transports/verbs/channel/channel.h"
-#include "transports/verbs/channel/cq_events.h"
+#include "transports/verbs/channel/rail.h"
+#include "transports/verbs/message/poll.h"
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/channel/open.h"
 #include "transports/verbs/message/credits.h"
-#include "transports/verbs/message/wait.h"
 #include "transports/verbs/nic/nic.h"
 
 /* Longer than any test may take: whatever ends a wait earlier is no timeout. */
@@ -196,8 +196,8 @@ START_TEST(events_are_acknowledged_many_at_a_time)
 	}
 	ck_assert_int_eq(nics[1].taken, 200);
 	ck_assert_int_le(nics[1].calls, 10);
-	verbs_cq_events_ack(&dev.rail[0]);
-	verbs_cq_events_ack(&dev.rail[1]);
+	verbs_rail_ack_events(&dev.rail[0]);
+	verbs_rail_ack_events(&dev.rail[1]);
 	ck_assert_int_eq(nics[0].calls, 0);
 	ck_assert_int_eq(nics[1].acknowledged, 200);
 }

@@ -32,12 +32,11 @@
 #include "transports/verbs/message/post.h"
 #include "transports/verbs/message/put.h"
 #include "transports/verbs/message/read.h"
-#include "transports/verbs/message/wait.h"
 #include "transports/verbs/message/watchdog.h"
 #include "transports/verbs/nic/gid.h"
-#include "transports/verbs/nic/mem_support.h"
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/ports.h"
+#include "transports/verbs/nic/registration.h"
 
 /* How long close and abort wait for requests in flight, in nanoseconds. */
 #define DRAIN_NS UINT64_C(2000000000)
@@ -47,11 +46,6 @@
 #define KERNEL_MS 500
 
 /* ---- device ---- */
-
-static bool verbs_usable(char *why, size_t len)
-{
-	return verbs_nic_find(why, len);
-}
 
 static dicomm_result_t open_credit_words(struct tp_device *dev)
 {
@@ -595,13 +589,41 @@ static uint64_t verbs_memory(const struct tp_device *dev)
 	return bytes;
 }
 
+/* Tells dicomm-info whether the NICs of a rank can register memory of a device,
+ * by trying. */
+static bool verbs_mem_support(unsigned n, const struct tp_region *region,
+			      const struct tp_place *place,
+			      struct tp_mem_support *out)
+{
+	struct verbs_nic *nics[VERBS_RAILS];
+	struct verbs_mr *mr = NULL;
+	unsigned count = 0;
+	char why[256];
+
+	if (!verbs_nic_find(why, sizeof(why)) ||
+	    verbs_nics_get(0, place, nics, &count) != DICOMM_SUCCESS)
+		return false;
+	if (n < count) {
+		snprintf(out->name, sizeof(out->name), "%s:%u", nics[n]->name,
+			 nics[n]->port);
+		out->supported =
+			verbs_mr_get_device(nics[n], region, &mr, out->how,
+					    sizeof(out->how)) == DICOMM_SUCCESS;
+	}
+	if (mr)
+		verbs_mr_put(nics[n], mr);
+	for (unsigned i = 0; i < count; i++)
+		verbs_nic_put(nics[i]);
+	return n < count;
+}
+
 const struct transport transport_verbs = {
 	.name = "verbs",
 	.device_memory = true,
 	.slot_bytes = 262144,
 	.by_reference = true,
 	.wait_wakes = true,
-	.usable = verbs_usable,
+	.usable = verbs_nic_find,
 	.open = verbs_open,
 	.address = verbs_address,
 	.adapters = verbs_adapters,

@@ -9,7 +9,6 @@
 #include "src/base/log.h"
 #include "transports/verbs/channel/address.h"
 #include "transports/verbs/channel/channel.h"
-#include "transports/verbs/channel/cq_events.h"
 #include "transports/verbs/channel/device.h"
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
@@ -19,6 +18,37 @@
 /* Entries of the completion queue when it is created: usually, and at most. */
 #define CQE_FIRST 256
 #define CQE_FIRST_MAX (1 << 20)
+/* Events are acknowledged many at a time, since each acknowledgement takes a
+ * lock. */
+#define EVENTS_PER_ACK 64
+
+void verbs_rail_ack_events(struct verbs_rail *rail)
+{
+	if (rail->cq && rail->unacknowledged)
+		ibv_ack_cq_events(rail->cq, rail->unacknowledged);
+	rail->unacknowledged = 0;
+}
+
+void verbs_rail_take_event(struct verbs_rail *rail)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(rail->comp_channel, &cq, &context))
+		return;
+	if (++rail->unacknowledged == EVENTS_PER_ACK)
+		verbs_rail_ack_events(rail);
+}
+
+/* For such events; opened before the queue, and closed after it */
+static dicomm_result_t open_comp_channel(struct verbs_rail *rail)
+{
+	rail->comp_channel = ibv_create_comp_channel(rail->nic->context);
+	if (rail->comp_channel)
+		return DICOMM_SUCCESS;
+	return FAIL(DICOMM_ERR_SYSTEM, "verbs %s: completion channel: %m",
+		    rail->nic->name);
+}
 
 dicomm_result_t verbs_rail_reserve(struct verbs_rail *rail, uint32_t n)
 {
@@ -201,7 +231,7 @@ static dicomm_result_t open_queues(struct tp_device *dev,
 	int vectors = nic->context->num_comp_vectors;
 
 	rail->cqe = first_cqe(dev, nic);
-	TRY(verbs_cq_events_open(rail));
+	TRY(open_comp_channel(rail));
 	/* Ranks of one machine use the NIC's interrupt vectors in turn. There
 	 * may be none. */
 	rail->cq =
@@ -246,10 +276,11 @@ void verbs_rail_close(struct verbs_rail *rail)
 		ibv_destroy_srq(rail->srq);
 	if (rail->imm_words_mr)
 		ibv_dereg_mr(rail->imm_words_mr);
-	verbs_cq_events_ack(rail);
+	verbs_rail_ack_events(rail);
 	if (rail->cq)
 		ibv_destroy_cq(rail->cq);
-	verbs_cq_events_close(rail);
+	if (rail->comp_channel)
+		ibv_destroy_comp_channel(rail->comp_channel);
 	free(rail->imm_words);
 	verbs_nic_put(rail->nic);
 }

@@ -46,6 +46,11 @@ static inline bool verbs_rail_received(struct verbs_rail *rail)
 {
 	return __builtin_expect(--rail->batch_room == 0, 0);
 }
+
+/* A rank that sleeps takes events of the completion queue. All are acknowledged
+ * before the queue is destroyed: ibv_destroy_cq() waits for that. */
+void verbs_rail_take_event(struct verbs_rail *rail);
+void verbs_rail_ack_events(struct verbs_rail *rail);
 /* Returns a byte of memory for reads whose data nobody needs. */
 struct ibv_sge verbs_rail_scratch(const struct tp_device *dev,
 				  const struct verbs_rail *rail);

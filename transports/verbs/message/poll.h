@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Polls, which a rank repeats while it waits. */
+/* Polls, which a rank repeats while it waits, and its sleep. */
 #ifndef DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
 #define DICOMM_TRANSPORTS_VERBS_MESSAGE_POLL_H
 
@@ -15,5 +15,7 @@ struct tp_device;
 /* As in struct transport. */
 bool verbs_poll(struct tp_device *dev);
 bool verbs_flush(struct tp_device *dev);
+/* Sleeps until a NIC reports something. */
+void verbs_wait(struct tp_device *dev, unsigned us);
 
 #endif
