@@ -17,7 +17,6 @@
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/load.h"
 #include "transports/ucx/memory.h"
-#include "transports/ucx/progress.h"
 #include "transports/ucx/receive.h"
 #include "transports/ucx/worker.h"
 
@@ -32,6 +31,18 @@ struct ucx_peer {
 
 /* ---- progress ---- */
 
+/* Progresses the worker, then does what handlers have deferred, and sends
+ * credits. Lock held. True: something moved. */
+static bool progress(struct tp_device *dev)
+{
+	bool moved = ucx.ucp_worker_progress(dev->worker) != 0;
+
+	if (dev->base.deferred)
+		ucx_receive_deferred(dev);
+	framed_credits_progress(&dev->base, moved);
+	return moved;
+}
+
 static bool ucx_poll(struct tp_device *dev)
 {
 	bool moved = false;
@@ -40,7 +51,7 @@ static bool ucx_poll(struct tp_device *dev)
 	if (!framed_try_lock(&dev->base))
 		return false;
 	if (dev->worker)
-		moved = ucx_progress(dev);
+		moved = progress(dev);
 	framed_unlock(&dev->base);
 	return moved;
 }
@@ -76,7 +87,7 @@ static int poll_away(struct tp_device *dev)
 	else
 		framed_credits_send_all(&dev->base);
 	while (timeout == 0 && n++ < PROGRESS_MAX)
-		if (ucx_progress(dev))
+		if (progress(dev))
 			moved = true;
 		else if (ucx.ucp_worker_arm(dev->worker) == UCS_OK)
 			timeout = dev->base.credits_due || dev->base.deferred
@@ -94,11 +105,6 @@ static doorbell_word *ucx_rest(struct tp_device *dev)
 }
 
 /* ---- device ---- */
-
-static bool ucx_usable(char *why, size_t len)
-{
-	return ucx_load(why, len);
-}
 
 static dicomm_result_t open_tables(struct tp_device *dev)
 {
@@ -340,7 +346,7 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 			quiet &= ucx_endpoint_is_quiet(&dev->endpoints[r]) &&
 				 !is_receiving(dev, r);
 		}
-		if (quiet || ucx_progress(dev))
+		if (quiet || progress(dev))
 			continue;
 		framed_unlock(&dev->base);
 		sched_yield();
@@ -431,7 +437,7 @@ const struct transport transport_ucx = {
 	.slot_bytes = 65536,
 	.wait_wakes = true,
 	.slow_poll = true,
-	.usable = ucx_usable,
+	.usable = ucx_load,
 	.open = ucx_open,
 	.address = ucx_address_make,
 	.close = ucx_close,
