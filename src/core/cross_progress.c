@@ -390,7 +390,7 @@ static void nap(uint64_t ns)
 	pthread_mutex_lock(&lock);
 }
 
-static void *serve(void *arg)
+static void *windows_thread(void *arg)
 {
 	struct pace p = {.patience_ns = QUIET_LEAST_NS};
 
@@ -415,7 +415,8 @@ dicomm_result_t cross_progress_serve(struct dicomm_comm *comm)
 
 	pthread_mutex_lock(&lock);
 	if (!serving)
-		error = thread_start(NULL, "dicomm-windows", serve, NULL);
+		error = thread_start(NULL, "dicomm-windows", windows_thread,
+				     NULL);
 	serving = !error;
 	if (!error && !comm->served) {
 		list(comm);

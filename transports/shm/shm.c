@@ -85,7 +85,7 @@ struct tp_peer {
 	struct doorbell *doorbell;
 	struct in in[TP_CLASSES];
 	struct tp_device *dev;
-	struct tp_peer *next, *next_lender;
+	struct tp_peer *next, *next_puller;
 	struct shm_address address;
 	struct shm_segment *
 		/* the peer's segment, counted in its refs; NULL: not needed
@@ -96,7 +96,7 @@ struct tp_peer {
 	bool own;     /* the peer is a rank of this process */
 	bool reading; /* this peer is counted in seg->readers */
 	bool marked;
-	bool lends; /* it is in the list of those that may ask */
+	bool may_pull; /* it is in the list of those that may ask */
 	/* A way to the peer's memory has failed. */
 	bool reads_nothing, maps_nothing;
 };
@@ -108,7 +108,7 @@ struct tp_device {
 	/* found once, since each of many peers is compared with it */
 	struct shm_host host;
 	struct shm_segment *seg; /* counted in its refs */
-	struct tp_peer *peers, *lenders;
+	struct tp_peer *peers, *pullers;
 	/* [ranks]: segments of other processes, mapped while they could be
 	 * opened, counted in their refs */
 	_Atomic(struct shm_segment *) *reached;
@@ -512,9 +512,9 @@ static void peer_free(struct tp_peer *peer)
 		free(peer->out[c].exchange);
 		free(peer->in[c].pulls);
 	}
-	for (at = &peer->dev->lenders; *at; at = &(*at)->next_lender)
+	for (at = &peer->dev->pullers; *at; at = &(*at)->next_puller)
 		if (*at == peer) {
-			*at = peer->next_lender;
+			*at = peer->next_puller;
 			break;
 		}
 	shm_mappings_destroy(peer->mappings);
@@ -611,13 +611,13 @@ static dicomm_result_t refresh_credits(const struct tp_peer *peer,
 }
 
 /* The receiver may ask for what it cannot reach. */
-static void lend(struct tp_peer *peer)
+static void add_puller(struct tp_peer *peer)
 {
-	if (peer->own || peer->lends)
+	if (peer->own || peer->may_pull)
 		return;
-	peer->lends = true;
-	peer->next_lender = peer->dev->lenders;
-	peer->dev->lenders = peer;
+	peer->may_pull = true;
+	peer->next_puller = peer->dev->pullers;
+	peer->dev->pullers = peer;
 }
 
 /* Handles everything but data that fits the line: data elsewhere, references,
@@ -635,7 +635,7 @@ put_any(struct tp_peer *peer, enum tp_class c, uint64_t seq, uint32_t signature,
 		TRY(refresh_credits(peer, o, seq));
 	line = &o->lines[seq & o->mask];
 	if (kind == TP_REF) {
-		lend(peer);
+		add_puller(peer);
 		memcpy(line->room, body,
 		       shm_ref_how(body) == SHM_MAP ? SHM_MAP_REF_BYTES
 						    : SHM_REF_BYTES);
@@ -889,13 +889,13 @@ static void unmap_freed(struct tp_peer *peer)
 }
 
 /* Copy for peers what they cannot reach themselves. */
-static bool serve(struct tp_device *dev)
+static bool copy_for_peers(struct tp_device *dev)
 {
 	bool moved = false;
 
 	if (atomic_load(&dev->aborted))
 		return false;
-	for (struct tp_peer *p = dev->lenders; p; p = p->next_lender)
+	for (struct tp_peer *p = dev->pullers; p; p = p->next_puller)
 		for (int c = 0; c < TP_CLASSES; c++)
 			if (p->out[c].ring &&
 			    shm_pull_serve(p->out[c].ring,
@@ -911,8 +911,8 @@ static bool shm_poll(struct tp_device *dev)
 {
 	bool moved = false;
 
-	if (__builtin_expect(dev->lenders != NULL, 0))
-		moved = serve(dev);
+	if (__builtin_expect(dev->pullers != NULL, 0))
+		moved = copy_for_peers(dev);
 	if (++dev->polls % POLLS_PER_UNMAP)
 		return moved;
 	shm_freed_publish(dev->seg);

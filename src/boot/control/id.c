@@ -247,8 +247,8 @@ static dicomm_result_t serve_derived(const char *host_port,
 }
 
 /* Serves the id on rank 0. */
-static dicomm_result_t serve(const char *host_port, const char *known,
-			     const char *secret, const uint8_t key[AUTH_KEY])
+static dicomm_result_t serve_id(const char *host_port, const char *known,
+				const char *secret, const uint8_t key[AUTH_KEY])
 {
 	TRY(serve_derived(host_port, key));
 	if (!*secret || !job_port_is_wanted())
@@ -284,7 +284,7 @@ dicomm_result_t id_derive(const char *host_port, const char *known,
 	TRY(auth_key_from_secret(place, secret, key));
 	status = id_format(host_port, key, &made);
 	if (status == DICOMM_SUCCESS && rank == 0)
-		status = serve(host_port, known, secret, key);
+		status = serve_id(host_port, known, secret, key);
 	auth_forget(key, sizeof(key));
 	if (status == DICOMM_SUCCESS)
 		*id = made;

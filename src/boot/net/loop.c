@@ -269,7 +269,7 @@ static void expire(uint64_t now)
 	}
 }
 
-static void serve(const struct epoll_event *events, int n)
+static void dispatch(const struct epoll_event *events, int n)
 {
 	uint64_t count;
 
@@ -304,7 +304,7 @@ static void *thread_main(void *arg)
 		loop_unlock();
 		n = epoll_wait(epoll, events, BATCH, timeout_ms);
 		loop_lock();
-		serve(events, n);
+		dispatch(events, n);
 		now = clock_ns();
 		if (loop.timed && now >= next_scan) {
 			expire(now);

@@ -226,7 +226,7 @@ static void expire(struct verbs_conn *c, uint64_t now)
 	verbs_conn_drop(c);
 }
 
-static void *serve(void *arg)
+static void *server_thread(void *arg)
 {
 	struct epoll_event events[16];
 	struct verbs_conn *next;
@@ -286,7 +286,7 @@ static dicomm_result_t start(void)
 		error = errno;
 		goto fail;
 	}
-	error = thread_start(&thread, "dicomm-verbs", serve,
+	error = thread_start(&thread, "dicomm-verbs", server_thread,
 			     (void *)(intptr_t)verbs_conns.epoll_fd);
 	if (!error)
 		return DICOMM_SUCCESS;
