@@ -86,11 +86,9 @@ static double fold(const double *values, int n, enum exchange_how how)
 
 static void combine_processes(struct exchange *c, enum exchange_how how)
 {
-	double *all = calloc((size_t)c->procs, sizeof(*all));
+	double *all = failure_alloc((size_t)c->procs, sizeof(*all));
 	double mine = fold(c->slots, c->threads, how);
 
-	if (!all)
-		failure_end(FAILURE_INTERNAL, "out of memory");
 	exchange_gather(c, &mine, sizeof(mine), all);
 	c->result = fold(all, c->procs, how);
 	if (how == EXCHANGE_AVERAGE)
@@ -120,10 +118,8 @@ void exchange_times(struct exchange *c, int thread, const double *times,
 {
 	if (thread == 0 && c->shared_room < n) {
 		free(c->shared);
-		c->shared = malloc(n * sizeof(*c->shared));
+		c->shared = failure_alloc(n, sizeof(*c->shared));
 		c->shared_room = n;
-		if (!c->shared)
-			failure_end(FAILURE_INTERNAL, "out of memory");
 	}
 	for (int t = 0; t < c->threads; t++) {
 		for (size_t i = 0; t == thread && i < n; i++)

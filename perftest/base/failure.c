@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -156,9 +157,29 @@ bool failure_in_output(void)
 	return true;
 }
 
+void *failure_alloc(size_t n, size_t size)
+{
+	void *p = calloc(n, size);
+
+	if (!p)
+		failure_end(FAILURE_INTERNAL, "out of memory");
+	return p;
+}
+
 int failure_refuse(const char *mode, const char *what, const char *value,
 		   const char *why)
 {
 	fprintf(stderr, "dicomm-perf: %s: %s %s: %s\n", mode, what, value, why);
 	return FAILURE_USAGE;
+}
+
+int failure_refuse_rest(const char *mode, poptContext context, int option)
+{
+	const char *extra = poptGetArg(context);
+
+	if (option < -1)
+		return failure_refuse(mode, "option", poptBadOption(context, 0),
+				      poptStrerror(option));
+	return extra ? failure_refuse(mode, "argument", extra, "one too many")
+		     : FAILURE_NONE;
 }

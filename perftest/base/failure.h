@@ -3,6 +3,7 @@
 #ifndef DICOMM_PERFTEST_BASE_FAILURE_H
 #define DICOMM_PERFTEST_BASE_FAILURE_H
 
+#include <popt.h>
 #include <signal.h>
 #include <stdbool.h>
 
@@ -43,6 +44,9 @@ void failure_library(dicomm_result_t status, dicomm_comm_t comm,
 void failure_end(enum failure_status status, const char *format, ...)
 	__attribute__((noreturn, format(printf, 2, 3)));
 
+/* As calloc(); ends the program if there is no memory. */
+void *failure_alloc(size_t n, size_t size);
+
 /* Returns true, and prints a message, if a part of the table was lost, usually
  * because the disk is full. Nothing may be printed after this call. */
 bool failure_in_output(void);
@@ -50,6 +54,9 @@ bool failure_in_output(void);
 /* Prints that a value on the command line is invalid. Returns FAILURE_USAGE. */
 int failure_refuse(const char *mode, const char *what, const char *value,
 		   const char *why);
+/* Refuses an unknown option, which poptGetNextOpt() has returned, or an
+ * argument too many. Returns FAILURE_NONE if there is neither. */
+int failure_refuse_rest(const char *mode, poptContext context, int option);
 
 #define CHECK_DICOMM(comm, call)                                        \
 	do {                                                            \

@@ -115,10 +115,8 @@ static void share(struct flow_bench *b, struct flow *flow, int n)
 {
 	size_t procs = (size_t)b->exchange->procs;
 	double mine = 0;
-	double *all = calloc(procs, sizeof(*all));
+	double *all = failure_alloc(procs, sizeof(*all));
 
-	if (!all)
-		failure_end(FAILURE_INTERNAL, "out of memory");
 	for (int i = 0; i < n; i++)
 		if (flow[i].to == b->exchange->proc)
 			mine = flow[i].seconds;

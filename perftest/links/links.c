@@ -45,15 +45,6 @@ struct measuring {
 
 /* ---- hosts and their processes ---- */
 
-static void *allocate(size_t n, size_t size)
-{
-	void *p = calloc(n, size);
-
-	if (!p)
-		failure_end(FAILURE_INTERNAL, "out of memory");
-	return p;
-}
-
 /* Identifies the host of a process, in the same way as the library. */
 struct host {
 	char name[64];
@@ -99,7 +90,7 @@ static bool is_same(const struct host *a, const struct host *b)
 static int sort_by_host(struct measuring *m)
 {
 	int procs = m->exchange.procs, hosts = 0;
-	struct host mine, *all = allocate((size_t)procs, sizeof(*all));
+	struct host mine, *all = failure_alloc((size_t)procs, sizeof(*all));
 
 	find_host(&mine);
 	exchange_gather(&m->exchange, &mine, sizeof(mine), all);
@@ -122,10 +113,10 @@ static void find_hosts(struct measuring *m)
 	size_t procs = (size_t)m->exchange.procs;
 	int hosts;
 
-	m->where = allocate(procs, sizeof(*m->where));
-	m->host_of = allocate(procs, sizeof(*m->host_of));
-	m->first = allocate(procs, sizeof(*m->first));
-	m->flow = allocate(ISLAND_FLOWS * procs, sizeof(*m->flow));
+	m->where = failure_alloc(procs, sizeof(*m->where));
+	m->host_of = failure_alloc(procs, sizeof(*m->host_of));
+	m->first = failure_alloc(procs, sizeof(*m->first));
+	m->flow = failure_alloc(ISLAND_FLOWS * procs, sizeof(*m->flow));
 	hosts = sort_by_host(m);
 	m->one_host = hosts == 1;
 	for (int p = 0; m->one_host && p < (int)procs; p++) {
@@ -480,20 +471,11 @@ static int parse(struct request *r, int argc, char **argv)
 	};
 	poptContext context = poptGetContext(NULL, argc, (const char **)argv,
 					     table, POPT_CONTEXT_KEEP_FIRST);
-	int option, status = -1;
-	const char *extra;
+	int status;
 
 	poptSetOtherOptionHelp(context, "dicomm-perf links [options]");
-	option = poptGetNextOpt(context);
-	extra = poptGetArg(context);
-	if (option < -1)
-		status = failure_refuse("links", "option",
-					poptBadOption(context, 0),
-					poptStrerror(option));
-	else if (extra)
-		status = failure_refuse("links", "argument", extra,
-					"one too many");
-	else
+	status = failure_refuse_rest("links", context, poptGetNextOpt(context));
+	if (status == FAILURE_NONE)
 		status = check(r);
 	poptFreeContext(context);
 	return status;

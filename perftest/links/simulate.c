@@ -271,24 +271,16 @@ int simulate_main(int argc, char **argv, int child_rank)
 		poptGetContext(NULL, argc - 2, (const char **)argv + 2, table,
 			       POPT_CONTEXT_KEEP_FIRST);
 	int option, status;
-	const char *extra;
 
 	(void)child_rank;
 	poptSetOtherOptionHelp(
 		context, "dicomm-perf simulate OPERATION --ranks N [options]");
 	option = poptGetNextOpt(context);
 	r.operation = poptGetArg(context);
-	extra = poptGetArg(context);
-	if (option < -1)
-		status = failure_refuse("simulate", "option",
-					poptBadOption(context, 0),
-					poptStrerror(option));
-	else if (extra)
-		status = failure_refuse("simulate", "argument", extra,
-					"one too many");
-	else if ((status = read_size("--minbytes", first, &r.first)) ||
-		 (status = read_size("--maxbytes", last, &r.last)) ||
-		 (status = check(&r)))
+	if ((status = failure_refuse_rest("simulate", context, option)) ||
+	    (status = read_size("--minbytes", first, &r.first)) ||
+	    (status = read_size("--maxbytes", last, &r.last)) ||
+	    (status = check(&r)))
 		;
 	else
 		status = run(&r);

@@ -28,24 +28,13 @@ enum what { BY_ID, SPLIT, DESTROY, WHATS };
 
 static const char *const names[] = {"by id", "split", "destroy"};
 
-static double *allocate(size_t n)
-{
-	double *at = calloc(n, sizeof(*at));
-
-	if (!at)
-		failure_end(FAILURE_INTERNAL, "out of memory");
-	return at;
-}
-
 /* Returns the seconds that the call took here. */
 static double make_by_id(struct exchange *c, dicomm_comm_t *comm)
 {
 	dicomm_unique_id_t id = {.text = ""}, *all;
 	double begin;
 
-	all = calloc((size_t)c->procs, sizeof(*all));
-	if (!all)
-		failure_end(FAILURE_INTERNAL, "out of memory");
+	all = failure_alloc((size_t)c->procs, sizeof(*all));
 	if (c->proc == 0)
 		CHECK_DICOMM(NULL, dicomm_get_unique_id(&id));
 	exchange_gather(c, &id, sizeof(id), all);
@@ -94,7 +83,8 @@ static void print(const char *name, const double *times, size_t n)
 static void report(struct exchange *c, const char *name, const double *mine,
 		   size_t n)
 {
-	double *all = allocate((size_t)c->procs * n), *most = allocate(n);
+	double *all = failure_alloc((size_t)c->procs * n, sizeof(*all));
+	double *most = failure_alloc(n, sizeof(*most));
 
 	exchange_times(c, 0, mine, n, all);
 	for (size_t i = 0; i < n; i++)
@@ -109,7 +99,7 @@ static void report(struct exchange *c, const char *name, const double *mine,
 
 static void report_first(struct exchange *c, double mine)
 {
-	double *all = allocate((size_t)c->procs);
+	double *all = failure_alloc((size_t)c->procs, sizeof(*all));
 
 	exchange_times(c, 0, &mine, 1, all);
 	if (c->proc == 0) {
@@ -139,7 +129,7 @@ static int run(const struct request *r)
 	}
 	report_first(&c, begin);
 	for (int w = 0; w < WHATS; w++)
-		times[w] = allocate(n);
+		times[w] = failure_alloc(n, sizeof(*times[w]));
 	for (size_t i = 0; i < n; i++) {
 		times[BY_ID][i] = make_by_id(&c, &comm);
 		end(&c, comm);
@@ -183,20 +173,11 @@ static int parse(struct request *r, int argc, char **argv)
 	};
 	poptContext context = poptGetContext(NULL, argc, (const char **)argv,
 					     table, POPT_CONTEXT_KEEP_FIRST);
-	int option, status;
-	const char *extra;
+	int status;
 
 	poptSetOtherOptionHelp(context, "dicomm-perf init [options]");
-	option = poptGetNextOpt(context);
-	extra = poptGetArg(context);
-	if (option < -1)
-		status = failure_refuse("init", "option",
-					poptBadOption(context, 0),
-					poptStrerror(option));
-	else if (extra)
-		status = failure_refuse("init", "argument", extra,
-					"one too many");
-	else
+	status = failure_refuse_rest("init", context, poptGetNextOpt(context));
+	if (status == FAILURE_NONE)
 		status = check(r);
 	poptFreeContext(context);
 	return status;

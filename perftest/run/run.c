@@ -552,11 +552,9 @@ static void samples_create(struct worker *w)
 	for (int half = 0; half < 2; half++) {
 		struct samples *s = &w->samples[half];
 
-		s->mine = calloc(n, sizeof(*s->mine));
-		s->processes = calloc(n * procs, sizeof(*s->processes));
-		s->largest = calloc(n, sizeof(*s->largest));
-		if (!s->mine || !s->processes || !s->largest)
-			failure_end(FAILURE_INTERNAL, "out of memory");
+		s->mine = failure_alloc(n, sizeof(*s->mine));
+		s->processes = failure_alloc(n * procs, sizeof(*s->processes));
+		s->largest = failure_alloc(n, sizeof(*s->largest));
 	}
 }
 
@@ -579,10 +577,8 @@ static void worker_create(struct worker *w, struct session *s, int thread)
 	w->thread = thread;
 	w->ranks = &s->mine[thread * s->o->devices];
 	w->seed = FIRST_SEED;
-	w->calls = calloc((size_t)s->o->devices, sizeof(*w->calls));
-	w->pattern = malloc(sizeof(*w->pattern));
-	if (!w->calls || !w->pattern)
-		failure_end(FAILURE_INTERNAL, "out of memory");
+	w->calls = failure_alloc((size_t)s->o->devices, sizeof(*w->calls));
+	w->pattern = failure_alloc(1, sizeof(*w->pattern));
 }
 
 static void worker_destroy(struct worker *w)
@@ -615,12 +611,10 @@ static double minimum_bandwidth(void)
 void run_all(struct session *s, struct report_end *end)
 {
 	int n = s->o->threads;
-	struct worker *workers = calloc((size_t)n, sizeof(*workers));
+	struct worker *workers = failure_alloc((size_t)n, sizeof(*workers));
 	struct exchange *c = &s->exchange;
-	long *all = calloc((size_t)c->procs, sizeof(*all));
+	long *all = failure_alloc((size_t)c->procs, sizeof(*all));
 
-	if (!workers || !all)
-		failure_end(FAILURE_INTERNAL, "out of memory");
 	*end = (struct report_end){.least_bus_gbs = minimum_bandwidth()};
 	for (int t = 0; t < n; t++)
 		worker_create(&workers[t], s, t);

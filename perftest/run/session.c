@@ -95,22 +95,14 @@ static int color_of(int proc)
 	return split ? (int)split_color(split, proc) : 0;
 }
 
-static void *allocate(size_t n, size_t size)
-{
-	void *p = calloc(n, size);
-
-	if (!p)
-		failure_end(FAILURE_INTERNAL, "out of memory");
-	return p;
-}
-
 /* Each group uses the id of its first process; the ids of the others are not
  * used. */
 static void introduce(struct session *s)
 {
 	struct exchange *c = &s->exchange;
 	struct introduction me = {.color = color_of(c->proc)};
-	struct introduction *all = allocate((size_t)c->procs, sizeof(*all));
+	struct introduction *all =
+		failure_alloc((size_t)c->procs, sizeof(*all));
 	int group_procs = 0;
 
 	s->one_host = true;
@@ -166,8 +158,8 @@ static void limit_size(struct session *s)
 	 * the least memory per rank. */
 	double share = available_bytes() * 0.8 / 2;
 	char host[64] = "";
-	char *hosts = allocate((size_t)c->procs, sizeof(host));
-	double *limits = allocate((size_t)c->procs, sizeof(*limits));
+	char *hosts = failure_alloc((size_t)c->procs, sizeof(host));
+	double *limits = failure_alloc((size_t)c->procs, sizeof(*limits));
 	int procs_here = 0;
 	size_t limit;
 
@@ -471,7 +463,7 @@ static void check_matrix_fits(const struct session *s)
 
 static bool groups_are_alike(struct session *s)
 {
-	int *ranks = allocate((size_t)s->exchange.procs, sizeof(*ranks));
+	int *ranks = failure_alloc((size_t)s->exchange.procs, sizeof(*ranks));
 	bool alike = true;
 
 	exchange_gather(&s->exchange, &s->ranks, sizeof(*ranks), ranks);
@@ -543,9 +535,9 @@ void session_connect(struct session *s)
 	limit_size(s);
 	check_matrix_fits(s);
 	s->buffer_bytes = o->max_bytes + SESSION_GUARD;
-	s->mine = allocate((size_t)n, sizeof(*s->mine));
-	s->comms = allocate((size_t)n, sizeof(*s->comms));
-	s->devices = allocate((size_t)s->all_ranks, sizeof(*s->devices));
+	s->mine = failure_alloc((size_t)n, sizeof(*s->mine));
+	s->comms = failure_alloc((size_t)n, sizeof(*s->comms));
+	s->devices = failure_alloc((size_t)s->all_ranks, sizeof(*s->devices));
 	for (int i = 0; i < n; i++) {
 		s->mine[i].rank = s->group_proc * n + i;
 		s->mine[i].comm = &s->comms[i];
@@ -610,7 +602,7 @@ static void describe(struct session *s, int i, struct report_device *d)
 void session_devices(struct session *s)
 {
 	size_t n = (size_t)ranks_here(s);
-	struct report_device *mine = allocate(n, sizeof(*mine));
+	struct report_device *mine = failure_alloc(n, sizeof(*mine));
 
 	for (size_t i = 0; i < n; i++)
 		describe(s, (int)i, &mine[i]);
@@ -624,7 +616,7 @@ void session_traffic(struct session *s, char *text, size_t len)
 {
 	size_t procs = (size_t)s->exchange.procs;
 	dicomm_stats_t sum = {.size = sizeof(sum)};
-	dicomm_stats_t *all = allocate(procs, sizeof(*all));
+	dicomm_stats_t *all = failure_alloc(procs, sizeof(*all));
 	uint64_t received = 0, direct = 0, staged = 0, ring = 0, mapped = 0,
 		 cma = 0, rdma = 0, landed = 0, copied = 0;
 
@@ -672,7 +664,7 @@ void session_memory(struct session *s, char *text, size_t len)
 	double now = comms_memory(s);
 	double mine[2] = {s->memory_init,
 			  now > s->memory_init ? now - s->memory_init : 0};
-	double *all = allocate((size_t)c->procs, sizeof(mine));
+	double *all = failure_alloc((size_t)c->procs, sizeof(mine));
 	double buffers = (s->mine->check_base ? 3 : 2) *
 			 ((double)s->buffer_bytes + 8.0 * s->o->unalign);
 	char part[4][32];
