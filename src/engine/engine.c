@@ -51,9 +51,11 @@ bool engine_wait(struct waiter *w, struct operation *op, bool alone)
 	return wait_for(w, op, alone, false);
 }
 
-/* To ask a peer that does not answer takes time. The next look skips it and
- * asks the one after it. One warning serves for all. */
-bool engine_watch(const struct waiter *w, struct operation *op)
+/* Does the checks of engine_wait(), after it has done them, for another
+ * operation that waits. Returns false when the time for checks is used up: to
+ * ask a peer that does not answer takes time. The next look skips it and asks
+ * the one after it. One warning serves for all. */
+static bool watch(const struct waiter *w, struct operation *op)
 {
 	struct wait_for f = {.comm = op->comm};
 
@@ -274,7 +276,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 		more = wait_for(&w, waiting, alone, true);
 		for (size_t i = low; i < n && more; i++)
 			if (ops[i] && ops[i] != waiting && !ops[i]->before)
-				more = engine_watch(&w, ops[i]);
+				more = watch(&w, ops[i]);
 	}
 	return first;
 }

@@ -48,14 +48,11 @@ void engine_leave(struct dicomm_comm *comm);
 void engine_release(struct operation *op);
 void engine_free_spare(struct dicomm_comm *comm);
 
-/* engine_wait() is called after a poll without progress. Every now and then it
- * checks for faults, time-outs and mismatched calls of op, and returns true.
- * `alone` means that no other work needs this thread. After a check, the caller
- * calls engine_watch() for each of its other operations in turn, until
- * engine_watch() returns false: the time for checks is used up. A failure
- * becomes the fault of the communicator. */
+/* To be called after a poll without progress. Every now and then it checks for
+ * faults, time-outs and mismatched calls of op, and returns true. `alone` means
+ * that no other work needs this thread. A failure becomes the fault of the
+ * communicator. */
 bool engine_wait(struct waiter *w, struct operation *op, bool alone);
-bool engine_watch(const struct waiter *w, struct operation *op);
 /* Does the same checks for an operation that waits while this thread checks
  * another one. Returns true if they were due. */
 bool engine_look(struct waiter *w, struct operation *op);

@@ -122,7 +122,8 @@ static void poll_epoll_next(struct tp_device *dev)
 			      memory_order_relaxed);
 }
 
-bool tcp_progress(struct tp_device *dev)
+/* True: something moved. Lock held. */
+static bool progress(struct tp_device *dev)
 {
 	bool moved;
 
@@ -148,7 +149,7 @@ static bool tcp_poll(struct tp_device *dev)
 	if (!framed_try_lock(&dev->base))
 		return false;
 	if (!framed_is_aborted(&dev->base))
-		moved = tcp_progress(dev);
+		moved = progress(dev);
 	dev->polled |= moved;
 	framed_unlock(&dev->base);
 	return moved;
@@ -194,7 +195,7 @@ static int poll_away(struct tp_device *dev)
 		framed_credits_send_all(&dev->base);
 	while (timeout == 0 && n++ < PROGRESS_MAX) {
 		poll_epoll_next(dev);
-		if (!tcp_progress(dev))
+		if (!progress(dev))
 			timeout = dev->base.credits_due || dev->base.deferred ||
 						  dev->pending
 					  ? PROGRESS_AWAY_MS
@@ -476,7 +477,7 @@ static void wait_for_quiet(struct tp_device *dev, uint32_t first, uint32_t end)
 			tcp_link_say_close(&dev->links[r]);
 			quiet &= tcp_link_is_quiet(&dev->links[r]);
 		}
-		if (quiet || tcp_progress(dev))
+		if (quiet || progress(dev))
 			continue;
 		framed_unlock(&dev->base);
 		tcp_wait(dev, 500);

@@ -278,10 +278,7 @@ static inline uint64_t tcp_ref_seal(const struct tp_device *dev,
 				offsetof(struct tcp_ref, seal));
 }
 
-/* ---- tcp.c; with the lock held, as all that follows ---- */
-
-/* Progress; true if anything moved. */
-bool tcp_progress(struct tp_device *dev);
+/* The lock is held for all that follows. */
 
 /* ---- socket.c: sockets, and what epoll looks for ---- */
 

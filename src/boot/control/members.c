@@ -133,7 +133,9 @@ void members_fail(struct members *m, dicomm_result_t status, int culprit,
 	members_broadcast(m, &out, NULL);
 }
 
-bool members_missing(const struct members *m, char *text, size_t len)
+/* Writes the missing ranks: "rank 3", "ranks 1, 4-7"; "" if none is missing. If
+ * all of them are busy, returns true, and adds what the first one does. */
+static bool write_missing(const struct members *m, char *text, size_t len)
 {
 	uint64_t now = clock_ns();
 	size_t n = 0;
@@ -180,7 +182,7 @@ void members_send_missing(const struct members *m, struct peer_conn *peer,
 {
 	struct frame_writer out;
 	char text[640];
-	bool busy = members_missing(m, text, sizeof(text));
+	bool busy = write_missing(m, text, sizeof(text));
 
 	frame_begin(&out, FRAME_MISSING);
 	frame_put_u64(&out, gather);

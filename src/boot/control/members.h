@@ -58,9 +58,6 @@ void members_broadcast(struct members *m, const struct frame_writer *out,
 /* Adds host and pid of all ranks to a frame, as a result of an all-gather
  * (delta.h) of RANK_INFO_WHERE bytes of each; nothing if they have no room. */
 void members_put_names(const struct members *m, struct frame_writer *out);
-/* Writes the missing ranks: "rank 3", "ranks 1, 4-7"; "" if none is missing. If
- * all of them are busy, returns true, and adds what the first one does. */
-bool members_missing(const struct members *m, char *text, size_t len);
 /* Answers a FRAME_ASK_MISSING. */
 void members_send_missing(const struct members *m, struct peer_conn *peer,
 			  uint64_t gather);

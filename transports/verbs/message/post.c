@@ -50,7 +50,8 @@ dicomm_result_t verbs_post_refused(const struct verbs_qp *qp, int error)
 /* If the channel has other queue pairs, this one fails, and the request counts
  * as posted and lost. It is in the replay buffer, or it is a credit that is
  * sent again. */
-dicomm_result_t verbs_post_failed(struct verbs_qp *qp, uint32_t n, int error)
+static __attribute__((noinline)) dicomm_result_t
+post_failed(struct verbs_qp *qp, uint32_t n, int error)
 {
 	struct verbs_channel *channel = qp->channel;
 	char what[80];
@@ -70,7 +71,7 @@ dicomm_result_t verbs_post(struct verbs_qp *qp, struct ibv_send_wr *wr,
 	int error = ibv_post_send(qp->ibv, wr, &bad);
 
 	if (__builtin_expect(error, 0))
-		return verbs_post_failed(qp, n, error);
+		return post_failed(qp, n, error);
 	qp->posted += n;
 	verbs_look_ahead(qp);
 	return DICOMM_SUCCESS;

@@ -31,12 +31,9 @@ static inline uint64_t verbs_request_id(const struct verbs_channel *channel,
  * among those with room for two requests. NULL if none has room. */
 struct verbs_qp *verbs_pick_of_many(struct verbs_channel *channel,
 				    uint64_t bytes);
-/* The NIC's driver has refused a request with that error number.
- * verbs_post_refused() logs it and returns the error. verbs_post_failed() makes
- * the queue pair fail and returns the status of the channel; if the channel has
- * no other queue pair, it does the same as verbs_post_refused(). */
+/* The NIC's driver has refused a request with that error number. Logs it and
+ * returns the error. */
 dicomm_result_t verbs_post_refused(const struct verbs_qp *qp, int error);
-dicomm_result_t verbs_post_failed(struct verbs_qp *qp, uint32_t n, int error);
 /* Post a request that completes when all earlier requests are complete and the
  * peer's NIC has answered. */
 dicomm_result_t verbs_probe(struct verbs_qp *qp);
