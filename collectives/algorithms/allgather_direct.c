@@ -23,21 +23,6 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-const struct algorithm allgather_direct = {
-	.coll = COLL_ALLGATHER,
-	.name = "direct",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm allgatherv_direct = {
-	.coll = COLL_ALLGATHERV,
-	.name = "direct",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
+ALGORITHM_AND_V(allgather_direct, COLL_ALLGATHER, allgatherv_direct,
+		COLL_ALLGATHERV, .name = "direct", .scratchless = true,
+		.serves = shape_any, .build = build, .work = work_direct);

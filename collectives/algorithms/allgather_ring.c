@@ -24,21 +24,6 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-const struct algorithm allgather_ring = {
-	.coll = COLL_ALLGATHER,
-	.name = "ring",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_ring,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm allgatherv_ring = {
-	.coll = COLL_ALLGATHERV,
-	.name = "ring",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_ring,
-};
+ALGORITHM_AND_V(allgather_ring, COLL_ALLGATHER, allgatherv_ring,
+		COLL_ALLGATHERV, .name = "ring", .scratchless = true,
+		.serves = shape_any, .build = build, .work = work_ring);

@@ -45,19 +45,6 @@ static void build(struct plan *p, const struct shape *s)
 
 /* Pairwise costs the same. This one comes first in the registry, so it is
  * taken. */
-const struct algorithm alltoall_direct = {
-	.coll = COLL_ALLTOALL,
-	.name = "direct",
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm alltoallv_direct = {
-	.coll = COLL_ALLTOALLV,
-	.name = "direct",
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
+ALGORITHM_AND_V(alltoall_direct, COLL_ALLTOALL, alltoallv_direct,
+		COLL_ALLTOALLV, .name = "direct", .serves = shape_any,
+		.build = build, .work = work_direct);

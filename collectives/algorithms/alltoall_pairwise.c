@@ -51,19 +51,6 @@ static void build(struct plan *p, const struct shape *s)
 	plan_copy(p, plan_block(PLAN_RECV, me), plan_block(PLAN_SEND, me));
 }
 
-const struct algorithm alltoall_pairwise = {
-	.coll = COLL_ALLTOALL,
-	.name = "pairwise",
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm alltoallv_pairwise = {
-	.coll = COLL_ALLTOALLV,
-	.name = "pairwise",
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
+ALGORITHM_AND_V(alltoall_pairwise, COLL_ALLTOALL, alltoallv_pairwise,
+		COLL_ALLTOALLV, .name = "pairwise", .serves = shape_any,
+		.build = build, .work = work_direct);

@@ -25,21 +25,6 @@ static void build(struct plan *p, const struct shape *s)
 	}
 }
 
-const struct algorithm gather_direct = {
-	.coll = COLL_GATHER,
-	.name = "direct",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm gatherv_direct = {
-	.coll = COLL_GATHERV,
-	.name = "direct",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
+ALGORITHM_AND_V(gather_direct, COLL_GATHER, gatherv_direct, COLL_GATHERV,
+		.name = "direct", .scratchless = true, .serves = shape_any,
+		.build = build, .work = work_direct);

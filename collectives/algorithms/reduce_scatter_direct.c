@@ -35,19 +35,6 @@ static void build(struct plan *p, const struct shape *s)
 	shape_result(p, s, recv);
 }
 
-const struct algorithm reduce_scatter_direct = {
-	.coll = COLL_REDUCE_SCATTER,
-	.name = "direct",
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm reduce_scatterv_direct = {
-	.coll = COLL_REDUCE_SCATTERV,
-	.name = "direct",
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
+ALGORITHM_AND_V(reduce_scatter_direct, COLL_REDUCE_SCATTER,
+		reduce_scatterv_direct, COLL_REDUCE_SCATTERV, .name = "direct",
+		.serves = shape_any, .build = build, .work = work_direct);

@@ -42,21 +42,7 @@ static void build(struct plan *p, const struct shape *s)
 	shape_result(p, s, recv);
 }
 
-const struct algorithm reduce_scatter_ordered = {
-	.coll = COLL_REDUCE_SCATTER,
-	.name = "ordered",
-	.deterministic = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_ordered,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm reduce_scatterv_ordered = {
-	.coll = COLL_REDUCE_SCATTERV,
-	.name = "ordered",
-	.deterministic = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_ordered,
-};
+ALGORITHM_AND_V(reduce_scatter_ordered, COLL_REDUCE_SCATTER,
+		reduce_scatterv_ordered, COLL_REDUCE_SCATTERV,
+		.name = "ordered", .deterministic = true, .serves = shape_any,
+		.build = build, .work = work_ordered);

@@ -44,19 +44,6 @@ static void build(struct plan *p, const struct shape *s)
 	shape_result(p, s, now);
 }
 
-const struct algorithm reduce_scatter_ring = {
-	.coll = COLL_REDUCE_SCATTER,
-	.name = "ring",
-	.serves = shape_any,
-	.build = build,
-	.work = work_ring,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm reduce_scatterv_ring = {
-	.coll = COLL_REDUCE_SCATTERV,
-	.name = "ring",
-	.serves = shape_any,
-	.build = build,
-	.work = work_ring,
-};
+ALGORITHM_AND_V(reduce_scatter_ring, COLL_REDUCE_SCATTER, reduce_scatterv_ring,
+		COLL_REDUCE_SCATTERV, .name = "ring", .serves = shape_any,
+		.build = build, .work = work_ring);

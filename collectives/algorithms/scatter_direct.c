@@ -25,21 +25,6 @@ static void build(struct plan *p, const struct shape *s)
 	plan_copy(p, recv, plan_block(PLAN_SEND, (uint32_t)s->root));
 }
 
-const struct algorithm scatter_direct = {
-	.coll = COLL_SCATTER,
-	.name = "direct",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
-
-/* The v-variant has the same steps; only its blocks differ in length. */
-const struct algorithm scatterv_direct = {
-	.coll = COLL_SCATTERV,
-	.name = "direct",
-	.scratchless = true,
-	.serves = shape_any,
-	.build = build,
-	.work = work_direct,
-};
+ALGORITHM_AND_V(scatter_direct, COLL_SCATTER, scatterv_direct, COLL_SCATTERV,
+		.name = "direct", .scratchless = true, .serves = shape_any,
+		.build = build, .work = work_direct);

@@ -119,6 +119,12 @@ struct algorithm {
 	void (*work)(const struct shape *s, uint64_t bytes, struct work *w);
 };
 
+/* Defines an algorithm and its v-variant, which has the same steps; only its
+ * blocks differ in length. The rest initializes the other members of both. */
+#define ALGORITHM_AND_V(name, collective, v_name, v_collective, ...)     \
+	const struct algorithm name = {.coll = collective, __VA_ARGS__}; \
+	const struct algorithm v_name = {.coll = v_collective, __VA_ARGS__}
+
 /* All algorithms of this build. NULL ends the list. */
 extern const struct algorithm *const algorithms[];
 const struct algorithm *algorithm_find(enum coll coll, const char *name);
