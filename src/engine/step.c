@@ -123,7 +123,7 @@ static void note_whole(const struct part *p, uint64_t bytes)
 		channel->out_last = last;
 }
 
-static inline enum schedule_result put(struct part *p)
+enum schedule_result step_put(struct part *p)
 {
 	dicomm_stats_t *stats = &p->op->comm->stats;
 	uint64_t sent;
@@ -136,11 +136,6 @@ static inline enum schedule_result put(struct part *p)
 		stats->bytes_sent += sent;
 	}
 	return result_of(p, status);
-}
-
-enum schedule_result step_put(struct part *p)
-{
-	return put(p);
 }
 
 enum schedule_result step_send(struct part *p)
@@ -157,7 +152,7 @@ enum schedule_result step_send(struct part *p)
 							      : MESSAGE_BEST;
 	m->want = op->prep->want;
 	m->mem_ref = mem_ref_of(p);
-	return put(p);
+	return step_put(p);
 }
 
 enum schedule_result step_sent(struct part *p)

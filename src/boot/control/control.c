@@ -128,12 +128,19 @@ static const char *where(const struct control *c, int rank)
 	return c->where ? texts_get(c->where, (uint32_t)rank) : c->names[rank];
 }
 
+/* Sends a frame to rank 0, unless that is gone. */
+static void tell_hub(struct control *c, const struct frame_writer *out)
+{
+	if (c->client)
+		conn_send(&c->client->conn, out);
+}
+
 static void answer(struct notice *n, bool known, uint32_t signature)
 {
 	struct control *c = n->control;
 	struct frame_writer out;
 
-	if (!c->client || c->closing)
+	if (c->closing)
 		return;
 	frame_begin(&out, FRAME_ANSWER);
 	frame_put_u64(&out, n->tag);
@@ -142,7 +149,7 @@ static void answer(struct notice *n, bool known, uint32_t signature)
 	frame_put_u32(&out, known);
 	frame_put_u32(&out, known ? signature : 0);
 	frame_put_text(&out, known ? n->text : "");
-	conn_send(&c->client->conn, &out);
+	tell_hub(c, &out);
 }
 
 static void run_notice(struct loop_call *call)
@@ -234,14 +241,12 @@ static void send_number(struct control *c, enum frame_type type,
 {
 	struct frame_writer out;
 
-	if (!c->client)
-		return;
 	frame_begin(&out, type);
 	if (wide)
 		frame_put_u64(&out, number);
 	else
 		frame_put_u32(&out, (uint32_t)number);
-	conn_send(&c->client->conn, &out);
+	tell_hub(c, &out);
 }
 
 static bool is_coming(const struct control *c)
@@ -745,8 +750,7 @@ static void await_children(struct control *c)
 		address[0] = '\0';
 	frame_begin(&out, FRAME_RELAY);
 	frame_put_text(&out, address);
-	if (c->client)
-		conn_send(&c->client->conn, &out);
+	tell_hub(c, &out);
 	loop_unlock();
 	log_catch(false);
 }
@@ -944,17 +948,6 @@ static void send_part(struct control *c, const uint8_t *data, size_t len)
 	} while (at < len);
 }
 
-static void ask_who(struct control *c)
-{
-	struct frame_writer out;
-
-	if (!c->client)
-		return;
-	frame_begin(&out, FRAME_ASK_MISSING);
-	frame_put_u64(&out, c->gathering.number);
-	conn_send(&c->client->conn, &out);
-}
-
 static void call_waiting(const struct control *c)
 {
 	if (!c->events.waiting)
@@ -1021,7 +1014,7 @@ static dicomm_result_t wait_gathered(struct control *c, int *timeout_ms)
 			continue;
 		}
 		if (now >= ask_ns) {
-			ask_who(c);
+			send_number(c, FRAME_ASK_MISSING, g->number, true);
 			ask_ns = client_next_ask(until_ns);
 		}
 		look_ns = look_at_parent(c, now);
@@ -1110,11 +1103,9 @@ static void say_busy(struct control *c, const char *text)
 {
 	struct frame_writer out;
 
-	if (!c->client)
-		return;
 	frame_begin(&out, FRAME_BUSY);
 	frame_put_text(&out, text);
-	conn_send(&c->client->conn, &out);
+	tell_hub(c, &out);
 }
 
 static void beat(struct loop_source *s)

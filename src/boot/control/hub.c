@@ -331,30 +331,17 @@ void hub_report(struct hub *hub, dicomm_result_t status, int culprit,
 			 (uint32_t)culprit, text);
 }
 
-/* The result is on its way, so nobody is missing. An answer tells a rank that
- * lost bytes of the result that it did. */
-static void send_none_missing(struct peer_conn *peer, uint64_t number)
-{
-	struct frame_writer out;
-
-	frame_begin(&out, FRAME_MISSING);
-	frame_put_u64(&out, number);
-	frame_put_text(&out, "");
-	frame_put_u32(&out, 0);
-	conn_send(&peer->conn, &out);
-}
-
 static bool ask_missing(struct hub *hub, struct peer_conn *peer,
 			struct frame_reader *in)
 {
 	uint64_t number = frame_get_u64(in);
+	bool awaits = !hub->started || number == hub->gather.number;
 
 	if (!frame_done(in))
 		return false;
-	if (!hub->started || number == hub->gather.number)
-		members_send_missing(&hub->members, peer, number);
-	else
-		send_none_missing(peer, number);
+	/* If the result is on its way, nobody is missing. An answer tells a
+	 * rank that lost bytes of the result that it did. */
+	members_send_missing(awaits ? &hub->members : NULL, peer, number);
 	return true;
 }
 

@@ -181,8 +181,8 @@ void members_send_missing(const struct members *m, struct peer_conn *peer,
 			  uint64_t gather)
 {
 	struct frame_writer out;
-	char text[640];
-	bool busy = write_missing(m, text, sizeof(text));
+	char text[640] = "";
+	bool busy = m && write_missing(m, text, sizeof(text));
 
 	frame_begin(&out, FRAME_MISSING);
 	frame_put_u64(&out, gather);

@@ -58,7 +58,7 @@ void members_broadcast(struct members *m, const struct frame_writer *out,
 /* Adds host and pid of all ranks to a frame, as a result of an all-gather
  * (delta.h) of RANK_INFO_WHERE bytes of each; nothing if they have no room. */
 void members_put_names(const struct members *m, struct frame_writer *out);
-/* Answers a FRAME_ASK_MISSING. */
+/* Answers a FRAME_ASK_MISSING; m is NULL if nobody is missing. */
 void members_send_missing(const struct members *m, struct peer_conn *peer,
 			  uint64_t gather);
 
