@@ -292,33 +292,40 @@ static const char *signal_hint(const struct wait_for *f, char *text, size_t len)
 	return text;
 }
 
+/* "rank 3: operation 7, allreduce(...)" */
+static void say_operation(const struct wait_for *f, char *out, size_t len)
+{
+	char text[128];
+
+	call_text(f->call, text, sizeof(text));
+	snprintf(out, len, "rank %d: operation %llu, %s", f->comm->rank,
+		 (unsigned long long)f->number, text);
+}
+
 /* Warns that a peer is late; if no message is missing, that the device has not
  * finished its queue. */
 static void warn_late(const struct wait_for *f, uint64_t waited_ns)
 {
 	struct dicomm_comm *comm = f->comm;
 	unsigned long long s = waited_ns / 1000000000;
-	char text[128], why[160];
+	char text[192], why[160], what[256];
 
-	call_text(f->call, text, sizeof(text));
 	comm_listen(comm);
+	say_operation(f, text, sizeof(text));
 	if (waits_for_any(f))
-		log_warn("%s rank %d: operation %llu, %s: all ranks are late, "
-			 "waited %llu s to receive from any",
-			 comm->name, comm->rank, (unsigned long long)f->number,
-			 text, s);
+		snprintf(
+			what, sizeof(what),
+			"all ranks are late, waited %llu s to receive from any",
+			s);
 	else if (f->peer >= 0)
-		log_warn("%s rank %d: operation %llu, %s: rank %d is late, "
-			 "waited %llu s to %s it%s",
-			 comm->name, comm->rank, (unsigned long long)f->number,
-			 text, f->peer, s, doing(f),
-			 signal_hint(f, why, sizeof(why)));
+		snprintf(what, sizeof(what),
+			 "rank %d is late, waited %llu s to %s it%s", f->peer,
+			 s, doing(f), signal_hint(f, why, sizeof(why)));
 	else
-		log_warn("%s rank %d: operation %llu, %s: %s is late, waited "
-			 "%llu s for it%s",
-			 comm->name, comm->rank, (unsigned long long)f->number,
-			 text, comm->device, s,
+		snprintf(what, sizeof(what),
+			 "%s is late, waited %llu s for it%s", comm->device, s,
 			 queue_hint(comm, why, sizeof(why)));
+	log_warn("%s %s: %s", comm->name, text, what);
 	comm_listen(NULL);
 }
 
@@ -337,34 +344,25 @@ static void note(const struct wait_for *f, uint64_t waited_ms,
 static dicomm_result_t time_out(const struct wait_for *f, uint64_t waited_ms)
 {
 	struct dicomm_comm *comm = f->comm;
-	char text[128], why[160], chain[320];
-	int culprit;
+	char text[192], why[160], chain[320], what[560];
+	int culprit = comm->rank;
 
-	call_text(f->call, text, sizeof(text));
-	if (waits_for_any(f))
-		return fault_raise(
-			comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
-			"rank %d: operation %llu, %s: timed out after %d ms "
-			"waiting to receive from any rank",
-			comm->rank, (unsigned long long)f->number, text,
-			comm->timeout_ms);
-	if (f->peer < 0)
-		return fault_raise(
-			comm, DICOMM_ERR_TIMEOUT, comm->rank, true,
-			"rank %d: operation %llu, %s: timed out after %d ms "
-			"waiting for %s%s",
-			comm->rank, (unsigned long long)f->number, text,
-			comm->timeout_ms, comm->device,
-			queue_hint(comm, why, sizeof(why)));
-	note(f, waited_ms, NOTE_LAST_MS);
-	culprit = wait_chain_follow(comm, f->peer, waited_ms, chain,
-				    sizeof(chain));
+	say_operation(f, text, sizeof(text));
+	if (waits_for_any(f)) {
+		snprintf(what, sizeof(what), "to receive from any rank");
+	} else if (f->peer < 0) {
+		snprintf(what, sizeof(what), "for %s%s", comm->device,
+			 queue_hint(comm, why, sizeof(why)));
+	} else {
+		note(f, waited_ms, NOTE_LAST_MS);
+		culprit = wait_chain_follow(comm, f->peer, waited_ms, chain,
+					    sizeof(chain));
+		snprintf(what, sizeof(what), "to %s rank %d%s%s", doing(f),
+			 f->peer, chain, signal_hint(f, why, sizeof(why)));
+	}
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, culprit, true,
-			   "rank %d: operation %llu, %s: timed out after %d ms "
-			   "waiting to %s rank %d%s%s",
-			   comm->rank, (unsigned long long)f->number, text,
-			   comm->timeout_ms, doing(f), f->peer, chain,
-			   signal_hint(f, why, sizeof(why)));
+			   "%s: timed out after %d ms waiting %s", text,
+			   comm->timeout_ms, what);
 }
 
 /* Returns true if this rank waits for itself, since nobody else makes calls for

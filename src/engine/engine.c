@@ -32,8 +32,7 @@ static void blocked_on(const struct operation *op, struct wait_for *f)
 		op->kind->awaits(op, f);
 }
 
-static bool wait_for(struct waiter *w, struct operation *op, bool alone,
-		     bool lends)
+bool engine_wait(struct waiter *w, struct operation *op, bool alone, bool lends)
 {
 	struct wait_for f = {.comm = op->comm, .alone = alone, .lends = lends};
 	uint64_t checked_ns = w->checked_ns;
@@ -44,11 +43,6 @@ static bool wait_for(struct waiter *w, struct operation *op, bool alone,
 		blocked_on(op, &f);
 	wait_more(w, &f);
 	return w->checked_ns != checked_ns;
-}
-
-bool engine_wait(struct waiter *w, struct operation *op, bool alone)
-{
-	return wait_for(w, op, alone, false);
 }
 
 /* Does the checks of engine_wait(), after it has done them, for another
@@ -273,7 +267,7 @@ dicomm_result_t engine_run(struct operation **ops, size_t n)
 				comm_poll(ops[i]->comm);
 		if (!alone)
 			lend_all(ops + low, n - low);
-		more = wait_for(&w, waiting, alone, true);
+		more = engine_wait(&w, waiting, alone, true);
 		for (size_t i = low; i < n && more; i++)
 			if (ops[i] && ops[i] != waiting && !ops[i]->before)
 				more = watch(&w, ops[i]);

@@ -50,9 +50,10 @@ void engine_free_spare(struct dicomm_comm *comm);
 
 /* To be called after a poll without progress. Every now and then it checks for
  * faults, time-outs and mismatched calls of op, and returns true. `alone` means
- * that no other work needs this thread. A failure becomes the fault of the
- * communicator. */
-bool engine_wait(struct waiter *w, struct operation *op, bool alone);
+ * that no other work needs this thread, `lends` that it lends the data path. A
+ * failure becomes the fault of the communicator. */
+bool engine_wait(struct waiter *w, struct operation *op, bool alone,
+		 bool lends);
 /* Does the same checks for an operation that waits while this thread checks
  * another one. Returns true if they were due. */
 bool engine_look(struct waiter *w, struct operation *op);

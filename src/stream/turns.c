@@ -376,7 +376,7 @@ static void end_check(struct operation *op)
 
 void turns_wait(struct operation *op)
 {
-	engine_wait(begin_check(op), op, false);
+	engine_wait(begin_check(op), op, false, false);
 	end_check(op);
 }
 

@@ -184,11 +184,10 @@ static dicomm_result_t shm_open_device(const struct tp_config *config,
 	dev->offer.map_threshold = threshold(CONFIG_SHM_MAP_THRESHOLD);
 	dev->offer.cma_threshold = threshold(CONFIG_SHM_CMA_THRESHOLD);
 	dev->reached = calloc((size_t)config->ranks, sizeof(*dev->reached));
-	if (!dev->reached) {
-		free(dev);
-		return FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
-	}
-	status = shm_segment_create(config, &dev->seg);
+	if (dev->reached)
+		status = shm_segment_create(config, &dev->seg);
+	else
+		status = FAIL(DICOMM_ERR_NO_MEMORY, "shm: out of memory");
 	if (status != DICOMM_SUCCESS) {
 		free(dev->reached);
 		free(dev);

@@ -343,16 +343,11 @@ static dicomm_result_t tcp_peer_open(struct tp_device *dev, int rank,
 
 /* ---- what the common operations need; lock held ---- */
 
-static struct tcp_link *link_to(struct tp_device *dev, uint32_t rank)
-{
-	return &dev->links[rank];
-}
-
 /* put() waits for the connection. */
 static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 {
 	struct tp_device *dev = peer->dev;
-	struct tcp_link *link = link_to(dev, (uint32_t)peer->rank);
+	struct tcp_link *link = &dev->links[peer->rank];
 
 	TRY(framed_link_status(&link->base));
 	link->announce[c] = true;
@@ -367,7 +362,7 @@ static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 static dicomm_result_t send_message(struct tp_peer *peer,
 				    const struct framed_message *m)
 {
-	struct tcp_link *link = link_to(peer->dev, (uint32_t)peer->rank);
+	struct tcp_link *link = &peer->dev->links[peer->rank];
 	struct framed_in *in = framed_in_of(&peer->dev->base, link->base.rank,
 					    m->channel_class);
 	struct tcp_head head = {.what = TCP_FRAME_MESSAGE,
@@ -392,8 +387,7 @@ static dicomm_result_t send_message(struct tp_peer *peer,
 
 static dicomm_result_t send_credit(struct framed_in *in)
 {
-	struct tp_device *dev = framed_device(in->framed);
-	struct tcp_link *link = link_to(dev, in->rank);
+	struct tcp_link *link = &framed_device(in->framed)->links[in->rank];
 	struct tcp_head head = {.what = TCP_FRAME_CREDIT,
 				.channel_class = in->channel_class,
 				.consumed = in->consumed};
@@ -408,8 +402,7 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 				 struct framed_read *read, uint32_t number,
 				 const struct tp_ref *ref, uint64_t offset)
 {
-	struct tp_device *dev = framed_device(in->framed);
-	struct tcp_link *link = link_to(dev, in->rank);
+	struct tcp_link *link = &framed_device(in->framed)->links[in->rank];
 	struct tcp_read_request request = {.offset = offset, .len = read->len};
 	struct tcp_head head = {.what = TCP_FRAME_READ,
 				.channel_class = in->channel_class,

@@ -193,17 +193,11 @@ static dicomm_result_t ucx_peer_open(struct tp_device *dev, int rank,
 
 /* ---- what the common operations need; lock held ---- */
 
-static struct ucx_endpoint *endpoint_to(struct tp_device *dev, uint32_t rank)
-{
-	return &dev->endpoints[rank];
-}
-
 /* Send UCX_HELLO, so that the receiver makes its side. */
 static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 {
 	struct ucx_head head = {.channel_class = (uint16_t)c};
-	struct ucx_endpoint *endpoint =
-		endpoint_to(peer->dev, (uint32_t)peer->rank);
+	struct ucx_endpoint *endpoint = &peer->dev->endpoints[peer->rank];
 	struct tp_blob blob;
 	dicomm_result_t status;
 
@@ -224,8 +218,7 @@ static dicomm_result_t open_channel(struct tp_peer *peer, enum tp_class c)
 static dicomm_result_t send_message(struct tp_peer *peer,
 				    const struct framed_message *m)
 {
-	struct ucx_endpoint *endpoint =
-		endpoint_to(peer->dev, (uint32_t)peer->rank);
+	struct ucx_endpoint *endpoint = &peer->dev->endpoints[peer->rank];
 	struct ucx_head head = {.channel_class = m->channel_class,
 				.kind = m->kind,
 				.seq = m->seq,
@@ -241,7 +234,7 @@ static dicomm_result_t send_message(struct tp_peer *peer,
 static dicomm_result_t send_credit(struct framed_in *in)
 {
 	struct tp_device *dev = framed_device(in->framed);
-	struct ucx_endpoint *endpoint = endpoint_to(dev, in->rank);
+	struct ucx_endpoint *endpoint = &dev->endpoints[in->rank];
 	struct ucx_head head = {.channel_class = in->channel_class,
 				.seq = in->consumed};
 
@@ -258,7 +251,7 @@ static dicomm_result_t send_read(struct framed_in *in, uint64_t seq,
 				 const struct tp_ref *ref, uint64_t offset)
 {
 	struct tp_device *dev = framed_device(in->framed);
-	struct ucx_endpoint *endpoint = endpoint_to(dev, in->rank);
+	struct ucx_endpoint *endpoint = &dev->endpoints[in->rank];
 	struct ucx_read_request request = {.offset = offset, .len = read->len};
 	ucs_memory_type_t type =
 		ucx_memory_type(dev, (uintptr_t)read->dst, read->len);
