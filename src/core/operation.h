@@ -93,7 +93,7 @@ struct operation {
 	/* The item of the driver (src/stream); NULL: the calling thread runs
 	 * the operation. */
 	void *owner;
-	/* Used by woken.c */
+	/* Used by order.c */
 	struct operation *woken_next;
 	_Atomic bool woken;
 	/* Used by the driver: neighbours in its list of turns. */

@@ -30,7 +30,7 @@ dicomm_result_t engine_prepare(struct dicomm_comm *comm,
  * failure breaks the communicator. */
 enum schedule_result engine_turn(struct operation *op, bool *progressed);
 /* Returns true if the operation cannot make progress before another one has
- * ended or has found its message. When that happens, woken_add() is called for
+ * ended or has found its message. When that happens, order_wake() is called for
  * it. */
 static inline bool engine_is_parked(const struct operation *op)
 {

@@ -14,7 +14,6 @@
 #include "src/engine/matching.h"
 #include "src/engine/order.h"
 #include "src/engine/step.h"
-#include "src/engine/woken.h"
 #include "src/message/headed.h"
 #include "src/message/receive.h"
 
@@ -128,7 +127,7 @@ static void done(struct operation *op)
 
 	op->tagged.state = TAGGED_DONE;
 	if (op != op->comm->tagged->turning)
-		woken_add(op);
+		order_wake(op);
 	if (call->function == CALL_SEND) {
 		op->comm->stats.messages_sent++;
 		op->comm->stats.bytes_sent += op->tagged.bytes;

@@ -9,7 +9,7 @@
 #include "src/core/paths.h"
 #include "src/core/data_path.h"
 #include "src/engine/engine.h"
-#include "src/engine/woken.h"
+#include "src/engine/order.h"
 #include "src/stream/batch.h"
 
 /* Operations that are hot at most; turns of cold ones in a pass */
@@ -74,11 +74,11 @@ static void make_hot(struct operation *op)
 
 static void take_woken(void)
 {
-	for (struct operation *op = woken_take(), *next; op; op = next) {
+	for (struct operation *op = order_take_woken(), *next; op; op = next) {
 		struct item *item = op->owner;
 
 		next = op->woken_next;
-		woken_taken(op);
+		order_woken_taken(op);
 		item->parked = false;
 		if (item->batch->begun)
 			make_hot(op);
@@ -405,5 +405,5 @@ void turns_forget(void)
 	fresh = accepted = fenced = ended = NULL;
 	fresh_end = &fresh;
 	atomic_store(&turns_on_devices, 0);
-	woken_forget();
+	order_forget_woken();
 }

@@ -5,7 +5,7 @@
  *
  * An operation may move once its batch is first in its streams. While it is
  * behind others of its own queue, it is parked: it gets no turn until it is
- * woken (src/engine/woken.h). All others are in one of two lists. A few are
+ * woken (src/engine/order.h). All others are in one of two lists. A few are
  * hot: the latest to come, to be woken or to move. They get a turn in each
  * pass. The others are cold: in each pass some of them get a turn, one after
  * the other. A cold one that moves is hot again.
