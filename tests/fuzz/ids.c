@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/boot/control/id.h"
-#include "src/boot/store/slurm_hosts.h"
+#include "src/boot/store/slurm.h"
 #include "tests/fuzz/fuzz.h"
 
 void fuzz_seeds(void)

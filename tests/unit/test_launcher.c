@@ -18,7 +18,7 @@
 #include "src/base/log.h"
 #include "src/boot/control/control.h"
 #include "src/boot/store/launcher.h"
-#include "src/boot/store/slurm_hosts.h"
+#include "src/boot/store/slurm.h"
 #include "src/boot/store/store.h"
 #include "tests/support/runner.h"
 #include "tests/support/starved.h"

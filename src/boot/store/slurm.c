@@ -4,16 +4,54 @@
  * first node of the step. It listens on a port that is computed from the
  * numbers of the job and the step.
  */
+#include "src/boot/store/slurm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/boot/store/slurm_hosts.h"
 #include "src/boot/store/store.h"
 
 #define PORT_FIRST 20000
 #define PORTS 12000 /* below the ephemeral ports, which begin at 32768 */
+
+/* Appends n characters to a text that ends at *at. */
+static bool append(char *host, size_t len, size_t *at, const char *from,
+		   size_t n)
+{
+	if (n >= len - *at)
+		return false;
+	memcpy(host + *at, from, n);
+	*at += n;
+	host[*at] = '\0';
+	return true;
+}
+
+bool slurm_first_host(const char *list, char *host, size_t len)
+{
+	size_t at = 0, n;
+
+	host[0] = '\0';
+	while (*list && *list != ',') {
+		n = strcspn(list, "[,");
+		if (!append(host, len, &at, list, n))
+			return false;
+		list += n;
+		if (*list != '[')
+			continue;
+		/* In "[07-12,20]", take the first number with its zeros. */
+		list++;
+		n = strcspn(list, "-,]");
+		if (!n || !append(host, len, &at, list, n))
+			return false;
+		list = strchr(list, ']');
+		if (!list)
+			return false;
+		list++;
+	}
+	return at > 0;
+}
 
 static const char *ranks_variable(void)
 {

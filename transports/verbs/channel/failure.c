@@ -189,3 +189,15 @@ void verbs_qp_completion_error(struct verbs_qp *qp, const struct ibv_wc *wc,
 	log_error("%s", channel->text);
 	log_set_last_error(channel->text);
 }
+
+/* Only the first cause is stored: another thread may already be reading it. */
+void verbs_channel_failed(struct verbs_channel *channel, dicomm_result_t why,
+			  const char *text)
+{
+	if (atomic_load(&channel->state) == CHANNEL_FAILED)
+		return;
+	verbs_channel_fail(channel, why);
+	snprintf(channel->text, sizeof(channel->text), "%s", text);
+	atomic_store_explicit(&channel->state, CHANNEL_FAILED,
+			      memory_order_release);
+}

@@ -9,6 +9,7 @@
 #include "dicomm.h"
 
 struct ibv_wc;
+struct verbs_channel;
 struct verbs_qp;
 
 /* A request has completed with an error. Either the queue pair becomes
@@ -23,5 +24,9 @@ void verbs_qp_fail(struct verbs_qp *qp, dicomm_result_t why, const char *what,
 /* Set channel->text to a description of what has happened to the queue pair,
  * and a hint. */
 void verbs_qp_set_text(struct verbs_qp *qp, const char *what, const char *hint);
+/* Set a channel that could not be made to CHANNEL_FAILED, unless it has failed
+ * before. The caller holds verbs_lock(). */
+void verbs_channel_failed(struct verbs_channel *channel, dicomm_result_t why,
+			  const char *text);
 
 #endif

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/descriptors.h"
@@ -25,8 +26,8 @@
 #include "transports/verbs/channel/address.h"
 #include "transports/verbs/channel/channel.h"
 #include "transports/verbs/channel/device.h"
+#include "transports/verbs/channel/failure.h"
 #include "transports/verbs/connection/conn.h"
-#include "transports/verbs/connection/state.h"
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
 
@@ -36,6 +37,38 @@
 
 /* Guarded by verbs_lock(). */
 static struct rdma_event_channel *event_channel;
+
+/* The queue pair is connected. After the last one the channel is ready. */
+static void connected(struct verbs_qp *qp)
+{
+	struct verbs_channel *channel = qp->channel;
+
+	if (!channel->conn || channel->conn->stage != CONN_AWAITING_RDMA_CM)
+		return;
+	qp->rdma_cm_done = true;
+	for (uint32_t i = 0; i < channel->qps; i++)
+		if (!channel->qp[i].rdma_cm_done)
+			return;
+	channel->conn->stage = CONN_OPEN;
+	channel->conn->deadline_ms = 0;
+	atomic_store_explicit(&channel->state, CHANNEL_READY,
+			      memory_order_release);
+}
+
+static void fail_channel(struct verbs_qp *qp, const char *what, const char *why)
+{
+	struct verbs_channel *channel = qp->channel;
+	char text[256];
+
+	if (atomic_load(&channel->state) != CHANNEL_CONNECTING)
+		return;
+	if (channel->conn)
+		channel->conn->deadline_ms = 0;
+	snprintf(text, sizeof(text), "verbs %.40s: rank %d (%s): %.40s: %.60s",
+		 qp->rail->nic->name, channel->rank, channel->remote, what,
+		 why);
+	verbs_channel_failed(channel, DICOMM_ERR_REMOTE, text);
+}
 
 dicomm_result_t verbs_rdma_cm_start(int *fd)
 {
@@ -143,7 +176,7 @@ static bool connect_failed(struct verbs_qp *qp, const char *what, int error)
 		what = "begin to connect again";
 		error = errno;
 	}
-	verbs_qp_connect_failed(qp, what, error ? strerror(error) : "");
+	fail_channel(qp, what, error ? strerror(error) : "");
 	return qp->cm != id;
 }
 
@@ -221,7 +254,7 @@ static bool on_request(struct rdma_cm_event *e, struct rdma_cm_id *id)
 	id->context = qp;
 	mine = parameters(qp, &greeting);
 	if (!ready(qp) || rdma_accept(id, &mine))
-		verbs_qp_connect_failed(qp, "accept", strerror(errno));
+		fail_channel(qp, "accept", strerror(errno));
 	return true;
 }
 
@@ -258,10 +291,10 @@ static bool on_event(struct rdma_cm_event *e)
 			break;
 		if (!ready(qp) || rdma_establish(id))
 			return connect_failed(qp, "establish", errno);
-		verbs_qp_connected(qp);
+		connected(qp);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		verbs_qp_connected(qp);
+		connected(qp);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

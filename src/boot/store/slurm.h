@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parses Slurm's host lists. */
-#ifndef DICOMM_BOOT_SLURM_HOSTS_H
-#define DICOMM_BOOT_SLURM_HOSTS_H
+/* Slurm's host lists. */
+#ifndef DICOMM_BOOT_SLURM_H
+#define DICOMM_BOOT_SLURM_H
 
 #include <stdbool.h>
 #include <stddef.h>
