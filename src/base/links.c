@@ -104,7 +104,7 @@ static void find_begins(struct links *l, const struct place *places)
 
 /* The path is sorted by island, then by node with fast nodes first, then by
  * rank. */
-dicomm_result_t links_finish(struct links *l)
+dicomm_result_t links_finish(struct links *l, struct links **out)
 {
 	struct place *places = calloc((size_t)l->nodes + 1, sizeof(*places));
 	uint32_t *next = calloc((size_t)l->nodes + 1, sizeof(*next));
@@ -137,6 +137,7 @@ dicomm_result_t links_finish(struct links *l)
 	}
 	free(places);
 	free(next);
+	*out = l;
 	return DICOMM_SUCCESS;
 }
 
@@ -190,9 +191,7 @@ dicomm_result_t links_part(const struct links *whole, uint32_t ranks,
 	for (uint32_t r = 0; r < ranks; r++)
 		l->node_of[r] = now[node_there(whole, was, r)];
 	free(now);
-	TRY(links_finish(l));
-	*out = l;
-	return DICOMM_SUCCESS;
+	return links_finish(l, out);
 }
 
 uint64_t links_hash(const struct links *l)

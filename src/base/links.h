@@ -92,9 +92,9 @@ struct links {
 struct links *links_create(uint32_t ranks, uint32_t nodes, uint32_t classes,
 			   uint32_t islands);
 /* To be called when all other fields are filled in. Computes ranks_of and the
- * path. Drops islands without nodes. Without memory, frees the links and
- * returns DICOMM_ERR_NO_MEMORY. */
-dicomm_result_t links_finish(struct links *l);
+ * path. Drops islands without nodes. *out becomes the links; without memory,
+ * frees them and returns DICOMM_ERR_NO_MEMORY. */
+dicomm_result_t links_finish(struct links *l, struct links **out);
 void links_free(struct links *l);
 /* Makes the links of some ranks of `whole`, with a class for each node.
  * was[rank] is the rank in `whole`; if was is NULL, the ranks are the same.

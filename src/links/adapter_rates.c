@@ -125,9 +125,7 @@ dicomm_result_t adapter_rates_links(const struct links *old,
 		if (l->class[n].rank == l->class[n].nic.up)
 			l->class[n].rank = 0;
 	/* Sorts the path again: fast nodes first. */
-	TRY(links_finish(l));
-	*out = l;
-	return DICOMM_SUCCESS;
+	return links_finish(l, out);
 }
 
 static dicomm_result_t adopt(struct dicomm_comm *comm,

@@ -184,9 +184,7 @@ dicomm_result_t kept_rates_links(const struct links *old,
 		l->island_of[n] = low;
 		l->class[n].nic = of[n].nic;
 	}
-	TRY(links_finish(l));
-	*out = l;
-	return DICOMM_SUCCESS;
+	return links_finish(l, out);
 }
 
 /* ---- for a communicator ---- */

@@ -162,9 +162,7 @@ static dicomm_result_t assume(const uint32_t *host_of, uint32_t ranks,
 		(struct links_pipe){ASSUMED_BYTES_PER_S, ASSUMED_BYTES_PER_S};
 	for (uint32_t r = 0; r < ranks; r++)
 		l->node_of[r] = host_of ? host_of[r] : r;
-	TRY(links_finish(l));
-	*out = l;
-	return DICOMM_SUCCESS;
+	return links_finish(l, out);
 }
 
 static void disinherit(struct dicomm_comm *comm)

@@ -479,9 +479,7 @@ dicomm_result_t cluster_links(const struct cluster *c, const char *path,
 		l->island_of[n] = c->nodes[i].island;
 	}
 	memcpy(l->node_of, node_of, ranks * sizeof(*node_of));
-	TRY(links_finish(l));
-	*out = l;
-	return DICOMM_SUCCESS;
+	return links_finish(l, out);
 }
 
 dicomm_result_t cluster_plan(const struct cluster *c, uint32_t ranks,
@@ -514,7 +512,5 @@ dicomm_result_t cluster_plan(const struct cluster *c, uint32_t ranks,
 			n++;
 		}
 	}
-	TRY(links_finish(l));
-	*out = l;
-	return DICOMM_SUCCESS;
+	return links_finish(l, out);
 }

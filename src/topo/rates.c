@@ -912,7 +912,5 @@ dicomm_result_t rates_links(const struct rates *r, const struct links *old,
 		return status;
 	}
 	/* Works out the rest from the new islands and rates. */
-	TRY(links_finish(l));
-	*out = l;
-	return DICOMM_SUCCESS;
+	return links_finish(l, out);
 }

@@ -270,7 +270,7 @@ static struct links *one_fast(int ranks)
 		l->node_of[r] = r;
 		l->class_of[r] = r > 0;
 	}
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	return l;
 }
 

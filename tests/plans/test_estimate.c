@@ -256,7 +256,7 @@ static struct links *two_nodes(void)
 	ck_assert_ptr_nonnull(l);
 	for (uint32_t r = 0; r < 4; r++)
 		l->node_of[r] = r / 2;
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	return l;
 }
 

@@ -322,7 +322,7 @@ static struct links *hosts_alike(int ranks)
 	l->class[0].nic.up = l->class[0].nic.down = 1000000000;
 	for (uint32_t r = 0; r < l->ranks; r++)
 		l->node_of[r] = r;
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	return l;
 }
 
@@ -408,7 +408,7 @@ static struct links *make_links(const struct network *net)
 	}
 	for (uint32_t i = 0; i < l->islands && net->middle; i++)
 		l->island[i].up = l->island[i].down = net->middle;
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	return l;
 }
 

@@ -287,7 +287,7 @@ START_TEST(want_of_memory_is_no_choice)
 
 	ck_assert_ptr_nonnull(l);
 	l->node_of[1] = 1;
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	memory_is_short = true;
 	ck_assert_int_eq(select_algorithm(&t, &s, 8, &a), DICOMM_ERR_NO_MEMORY);
 	ck_assert_int_eq(select_explain(&t, &s, 8, text, sizeof(text)),

@@ -116,7 +116,7 @@ struct links *world_links(int ranks, unsigned seed)
 	}
 	for (uint32_t r = 0; r < n; r++)
 		l->node_of[r] = r < nodes ? r : (uint32_t)(mix(x + r) % nodes);
-	if (links_finish(l) != DICOMM_SUCCESS)
+	if (links_finish(l, &l) != DICOMM_SUCCESS)
 		abort();
 	return l;
 }

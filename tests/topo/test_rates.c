@@ -33,7 +33,7 @@ static struct links *some_links(uint32_t nodes)
 	l->class[0].nic = (struct links_pipe){10000 * MBIT, 10000 * MBIT};
 	for (uint32_t n = 0; n < nodes; n++)
 		l->node_of[n] = n;
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	return l;
 }
 
@@ -612,7 +612,7 @@ START_TEST(a_way_between_wide_nodes_gets_narrow)
 		l->node_of[n] = l->island_of[n] = n;
 		l->island[n] = (struct links_pipe){400 * MBIT, 400 * MBIT};
 	}
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	ck_assert(renew(&l, true));
 	for (uint32_t n = 0; n < 2; n++) {
 		ck_assert_uint_eq(links_node(l, n)->nic.up, 0);
@@ -635,7 +635,7 @@ START_TEST(islands_without_nodes_are_not_met)
 		l->node_of[n] = n;
 		l->island_of[n] = 1 + n / 2;
 	}
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	ck_assert_int_eq(rates_open(&r, 4), DICOMM_SUCCESS);
 	ck_assert_int_eq(rates_proceed(&r, l, true), DICOMM_SUCCESS);
 	ck_assert_int_eq(r.stage, RATES_ISLANDS);
@@ -679,7 +679,7 @@ START_TEST(only_what_has_changed_is_replaced)
 						      d->before[n] * MBIT};
 		l->class_of[n] = l->node_of[n] = n;
 	}
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	set_nodes(d->after, 4);
 	ck_assert_int_eq(renew(&l, true), !same);
 	for (uint32_t n = 0; n < 4; n++) {

@@ -22,7 +22,7 @@ static void set_up(void)
 	ck_assert_ptr_nonnull(l);
 	memcpy(l->node_of, node_of, sizeof(node_of));
 	l->class[0].nic = (struct links_pipe){10 * GBIT, 10 * GBIT};
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	memset(says, 0, sizeof(says));
 	for (int r = 0; r < RANKS; r++) {
 		says[r].n = 1;

@@ -20,7 +20,7 @@ static struct links *make(const uint64_t *hosts, uint32_t n, uint64_t x)
 		l->class[i].nic = (struct links_pipe){x, x + 1};
 		l->class[i].host = hosts[i];
 	}
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	return l;
 }
 
@@ -129,7 +129,7 @@ START_TEST(islands_are_kept)
 	l->island[0] = (struct links_pipe){10, 11};
 	l->island[1] = (struct links_pipe){20, 21};
 	l->island_of[2] = l->island_of[3] = 1;
-	ck_assert_int_eq(links_finish(l), DICOMM_SUCCESS);
+	ck_assert_int_eq(links_finish(l, &l), DICOMM_SUCCESS);
 	kept_rates_add(l);
 	links_free(l);
 
