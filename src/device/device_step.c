@@ -23,18 +23,12 @@
  * sends from its buffers as a host rank does. Its kernels read slots and memory
  * of neighbours, which are released when the kernels have run.
  */
-#include <sched.h>
 #include <string.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/member.h"
-#include "src/device/device.h"
+#include "src/device/device_ref.h"
 #include "src/engine/step.h"
-
-/* How long drain() waits for work that was queued before a failure,
- * in nanoseconds. */
-#define DRAIN_NS UINT64_C(10000000000)
 
 /* Note that work was queued without an event, and pass the status on. */
 static dicomm_result_t queued(struct device *dev, dicomm_result_t status)
@@ -200,55 +194,11 @@ static bool may_have_stage(const struct part *p)
 	return used < DEVICE_SENDS - 1 || is_next(p);
 }
 
-/* Returns true if the peer reads stages in device memory. A host rank with peer
- * access reads them in host memory, which the device writes. */
-static bool is_in_device(const struct peer *peer)
-{
-	return peer->has_peer_access && !peer->neighbour->maps;
-}
-
-/* Returns true for a peer of this process, which also reads the user's buffer
- * and scratch. */
-static bool is_in_process(const struct peer *peer)
-{
-	return peer->has_peer_access && peer->neighbour->in_process;
-}
-
 /* Returns the number of the offer that contains this span, plus 1. 0: none. */
 static int offer_of(const struct operation *op, const struct span *s)
 {
 	return s->buffer == PLAN_SCRATCH ? op->comm->dev->scratch_offer + 1
 					 : op->call.offers[s->buffer];
-}
-
-/* If the peer can read that span in place, make the reference to it. Otherwise
- * returns false. */
-static bool mem_ref_in_place(const struct operation *op,
-			     const struct peer *peer, const struct span *s,
-			     const void *at, struct memory_ref *mem_ref)
-{
-	int offer = offer_of(op, s);
-
-	*mem_ref = (struct memory_ref){.where.fd = offer - 1,
-				       .offset = (uintptr_t)at};
-	if (is_in_process(peer))
-		return !peer->neighbour->apart || offer;
-	if (!peer->has_peer_access || !peer->neighbour->view || !offer)
-		return false;
-	mem_ref->where.id =
-		ipc_reference(op->comm->dev->ipc, peer->neighbour->view,
-			      offer - 1, at, &mem_ref->offset);
-	return mem_ref->where.id;
-}
-
-/* Returns the offset of the stage as the peer counts it. */
-static uint64_t stage_offset(const struct device *dev, const struct peer *peer,
-			     const struct stage *st)
-{
-	if (is_in_process(peer))
-		return (uintptr_t)st->at;
-	return (uint64_t)(st->at -
-			  (is_in_device(peer) ? dev->exported : dev->memory));
 }
 
 static enum schedule_result send_message(struct part *p)
@@ -269,8 +219,9 @@ static enum schedule_result send_message(struct part *p)
 	if (!st)
 		return SCHEDULE_AGAIN;
 	device_stage_place(dev, peer, st);
-	in_place = mem_ref_in_place(op, peer, a, p->piece.at, &st->mem_ref);
-	if (is_in_device(peer))
+	in_place = device_ref_in_place(op->comm, peer, offer_of(op, a),
+				       p->piece.at, &st->mem_ref);
+	if (device_ref_in_device(peer))
 		st->at = st->exported;
 	if (reached || in_place)
 		st->at = p->piece.at;
@@ -278,8 +229,7 @@ static enum schedule_result send_message(struct part *p)
 		status = copy_stage(op->comm, st, st->at, p->piece.at,
 				    p->piece.bytes);
 	if (peer->has_peer_access && !in_place)
-		st->mem_ref = (struct memory_ref){
-			.offset = stage_offset(dev, peer, st)};
+		st->mem_ref = device_ref_to_stage(dev, peer, st);
 	st->mem_ref.bytes = p->piece.bytes;
 	/* No queued work writes this span any more. */
 	if (in_place && (!p->step->dep_count || device_is_idle(dev))) {
@@ -337,20 +287,6 @@ static enum schedule_result sent(struct part *p)
 
 /* ---- receives ---- */
 
-/* Wait until the stream is empty, after work may have been queued without
- * an event. Otherwise the rank whose memory it reads would not know when it
- * is done. */
-static void drain(struct device *dev, struct accel_event *event)
-{
-	uint64_t end = clock_ns() + DRAIN_NS;
-
-	if (dev->work->event_record(event, dev->stream) != DICOMM_SUCCESS)
-		return;
-	while (dev->work->event_query(event) == DICOMM_AGAIN &&
-	       clock_ns() < end)
-		sched_yield();
-}
-
 /* Returns true if the memory may be reused before the device has read it. When
  * a rank of this process aborts, its buffers belong to its user again. Its
  * transport waits only until messages are released, but the device may read
@@ -386,11 +322,9 @@ static enum schedule_result land(struct part *p, struct stage *st)
 	struct peer *peer = p->m.peer;
 	const struct piece *dst = &p->piece;
 	const void *src = p->m.src;
-	struct in_process *in_process =
-		is_in_process(peer) ? peer->neighbour->in_process : NULL;
 	dicomm_result_t status;
 
-	if (in_process && !in_process_begin(in_process))
+	if (!device_ref_begin(peer))
 		return SCHEDULE_AGAIN;
 	if (src != st->at) {
 		st->from = peer;
@@ -410,13 +344,7 @@ static enum schedule_result land(struct part *p, struct stage *st)
 		status = copy_stage(op->comm, st, dst->at, src, dst->bytes);
 	if (status == DICOMM_SUCCESS)
 		status = device_mark(dev, st);
-	if (in_process) {
-		if (status != DICOMM_SUCCESS)
-			drain(dev, st->event);
-		st->read.work = dev->work;
-		st->read.event = status == DICOMM_SUCCESS ? st->event : NULL;
-		in_process_end(in_process, &st->read);
-	}
+	device_ref_end(dev, peer, st, status);
 	if (status != DICOMM_SUCCESS)
 		return step_fail(op, status, -1);
 	step_count(p, peer->has_peer_access && !p->m.seen);
