@@ -10,6 +10,7 @@
 
 #include "src/base/fork.h"
 #include "src/base/log.h"
+#include "src/base/type.h"
 #include "src/device/device.h"
 #include "src/device/transport_access.h"
 #include "src/memory/blocked_streams.h"
@@ -443,6 +444,34 @@ static void find_access(struct user_buffers *all, const void *at, size_t bytes,
 	pthread_mutex_unlock(&all->lock);
 }
 
+struct buffer_reach user_buffer_reach(struct dicomm_comm *comm,
+				      struct user_buffer *g)
+{
+	struct user_buffers *all = comm->dev ? comm->dev->user_buffers : NULL;
+	struct buffer_reach r = {0, 0};
+
+	if (!all || !g)
+		return r;
+	pthread_mutex_lock(&all->lock);
+	ask(all, g);
+	r.transports = (uint8_t)g->handles.transports;
+	r.offer = (uint8_t)(g->offer + 1);
+	pthread_mutex_unlock(&all->lock);
+	return r;
+}
+
+/* The bytes that a call uses of one of its buffers; of a one-sided call, it has
+ * only one. */
+static void used(const struct dicomm_comm *comm, const struct call *call,
+		 enum plan_buffer b, size_t *first, size_t *bytes)
+{
+	*first = 0;
+	*bytes = call->count * type_bytes(call->type);
+	if (!call->window)
+		call_touches(call, call_rank(call, comm->rank),
+			     call_ranks(call, comm->ranks), b, first, bytes);
+}
+
 void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 {
 	size_t first, bytes;
@@ -450,13 +479,12 @@ void user_buffer_find(struct dicomm_comm *comm, struct call *call)
 	/* NICs can register only so much memory, so register nothing for a call
 	 * that sends nothing. */
 	if (!comm->dev || !comm->dev->user_buffers ||
-	    call->function >= CALL_REDUCE_LOCAL)
+	    (call->function >= CALL_REDUCE_LOCAL && !call->window))
 		return;
 	for (enum plan_buffer b = PLAN_SEND; b <= PLAN_RECV; b++) {
 		const char *base = b == PLAN_SEND ? call->send : call->recv;
 
-		call_touches(call, call_rank(call, comm->rank),
-			     call_ranks(call, comm->ranks), b, &first, &bytes);
+		used(comm, call, b, &first, &bytes);
 		if (base && bytes)
 			find_access(comm->dev->user_buffers, base + first,
 				    bytes, call, b);

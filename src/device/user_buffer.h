@@ -21,6 +21,12 @@
 struct user_buffer;
 struct user_buffers;
 
+/* Who reaches a buffer of this rank without a copy. All zero: nobody. */
+struct buffer_reach {
+	uint8_t transports; /* bit i: transport i */
+	uint8_t offer;      /* the offer to other processes, counted from 1 */
+};
+
 /* Begin, when the ranks have met. Does nothing unless a transport with device
  * access leads to a peer, or a peer imports what is offered. */
 dicomm_result_t user_buffer_open(struct dicomm_comm *comm);
@@ -43,6 +49,10 @@ dicomm_result_t user_buffer_free(void *at);
 /* Set call->transports and call->offers, which say how the buffers of the call
  * are reached. Called before the call blocks a stream. */
 void user_buffer_find(struct dicomm_comm *comm, struct call *call);
+
+/* The same of one buffer; it may be NULL. */
+struct buffer_reach user_buffer_reach(struct dicomm_comm *comm,
+				      struct user_buffer *g);
 
 /* Write one line with the number of buffers and their bytes. */
 void user_buffer_explain(const struct dicomm_comm *comm, char *text,
