@@ -9,6 +9,8 @@
 
 #include "src/message/channel.h"
 
+struct memory_ref;
+
 /* Messages that are put in one turn */
 #define MESSAGE_BUDGET 64
 
@@ -93,6 +95,11 @@ static inline bool message_prefers_ref(const struct peer *peer, uint64_t bytes,
  * these bytes, which it will treat as `want` says. */
 bool message_may_refer(const struct peer *peer, const void *from,
 		       uint64_t bytes, enum tp_want want);
+
+/* Puts all of the bytes as one reference to memory that the peer reads itself.
+ * The reference stays where it is until it is released. AGAIN: not put. */
+dicomm_result_t message_send_ref(struct message_send *s,
+				 const struct memory_ref *mem_ref);
 
 /* Puts more of the bytes. Returns DICOMM_SUCCESS when all have been put; they
  * may still be in use, see message_send_released(). */
