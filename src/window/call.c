@@ -32,7 +32,8 @@ static dicomm_result_t begin(struct window_call *c)
 	TRY(outgoing_connect(c->comm, c->peer));
 	TRY(register_buffer(c));
 	c->begun = true;
-	c->out.on_device = c->out.head.bytes && device_has_memory(c->comm->dev);
+	c->out.on_device = c->function == CALL_PUT_SIGNAL &&
+			   c->out.head.bytes && device_has_memory(c->comm->dev);
 	if (c->function == CALL_GET) {
 		c->out.head.get = ++c->comm->windows->gets;
 		while (*at)
@@ -128,7 +129,7 @@ void window_call_drop(struct window_call *c)
 		*at = c->next;
 	/* Its reply may be half here. */
 	if (c->function == CALL_GET)
-		to->in.left = 0;
+		to->in.left = to->later = 0;
 }
 
 /* The rank that it waits for, or -1 */
@@ -147,6 +148,12 @@ static int awaits(const struct window_call *c)
 /* It waits for no other operation. */
 static dicomm_result_t post_operation(struct operation *op)
 {
+	struct transfer *out = &op->call.window->out;
+	enum plan_buffer b =
+		op->call.function == CALL_GET ? PLAN_RECV : PLAN_SEND;
+
+	out->reach = (struct buffer_reach){op->call.transports[b],
+					   op->call.offers[b]};
 	op->number = ++op->comm->stats.operations;
 	return DICOMM_SUCCESS;
 }

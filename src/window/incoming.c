@@ -6,7 +6,7 @@
 #include "src/base/log.h"
 #include "src/message/headed.h"
 #include "src/message/receive.h"
-#include "src/device/device.h"
+#include "src/device/device_ref.h"
 #include "src/window/window.h"
 
 struct signal_count *signal_of(struct partner *from, int signal, int context)
@@ -45,16 +45,25 @@ static dicomm_result_t arrived(struct dicomm_comm *comm, int source,
 	return DICOMM_SUCCESS;
 }
 
+/* The device copies bytes that it sees where they belong. */
+static dicomm_result_t copy_from(struct device *dev, struct partner *from,
+				 struct stage *st, const void *src,
+				 uint64_t len)
+{
+	dev->unmarked = true;
+	TRY(dev->work->copy(dev->stream, from->in.to, src, len));
+	return device_mark(dev, st);
+}
+
 /* The bytes in a staging buffer go where they belong. */
 static dicomm_result_t land(struct dicomm_comm *comm, struct partner *from,
 			    struct stage *st, uint64_t len)
 {
-	struct device *dev = comm->dev;
-
-	comm->stats.bytes_staged += len;
-	dev->unmarked = true;
-	TRY(dev->work->copy(dev->stream, from->in.to, st->device, len));
-	return device_mark(dev, st);
+	if (st->at == st->exported)
+		comm->stats.bytes_copied += len;
+	else
+		comm->stats.bytes_staged += len;
+	return copy_from(comm->dev, from, st, st->seen, len);
 }
 
 static struct stage *landing(struct dicomm_comm *comm, struct partner *from)
@@ -63,6 +72,8 @@ static struct stage *landing(struct dicomm_comm *comm, struct partner *from)
 		device_window_stage(comm->dev, from, from->landings + 1, false);
 
 	from->landings += st != NULL;
+	if (st)
+		device_stage_place(comm->dev, from->in.peer, st);
 	return st;
 }
 
@@ -73,10 +84,11 @@ static dicomm_result_t deposit(struct dicomm_comm *comm, struct partner *from,
 	struct stage *st = NULL;
 
 	if (device_has_memory(comm->dev)) {
-		if (len > comm->dev->stage_bytes)
+		if (len > comm->dev->stage_bytes || from->in.peer->by_reference)
 			return FAIL(DICOMM_ERR_INTERNAL,
-				    "windows: a message of %llu bytes for a "
-				    "staging buffer of %zu",
+				    "windows: rank %d sent a message of %llu "
+				    "bytes, for a staging buffer of %zu",
+				    from->in.peer->rank,
 				    (unsigned long long)len,
 				    comm->dev->stage_bytes);
 		st = landing(comm, from);
@@ -84,7 +96,7 @@ static dicomm_result_t deposit(struct dicomm_comm *comm, struct partner *from,
 			return DICOMM_AGAIN;
 	}
 	comm->stats.bytes_ring += len;
-	window_copy(st ? st->host : from->in.to, src, len);
+	window_copy(st ? st->at : from->in.to, src, len);
 	return st ? land(comm, from, st, len) : DICOMM_SUCCESS;
 }
 
@@ -132,9 +144,10 @@ static dicomm_result_t still_there(const struct dicomm_comm *comm, int source,
 		    source, head->window, comm->rank);
 }
 
-/* Where the bytes of a put or a get are */
-static dicomm_result_t locate(const struct dicomm_comm *comm, int source,
-			      const struct window_head *head, uint8_t **at)
+/* Where the bytes of a put or a get are, and who reaches them */
+static dicomm_result_t locate(struct dicomm_comm *comm, int source,
+			      const struct window_head *head, uint8_t **at,
+			      struct buffer_reach *reach)
 {
 	const struct dicomm_window *w = window_find(comm, head->window);
 	uint64_t end;
@@ -151,6 +164,7 @@ static dicomm_result_t locate(const struct dicomm_comm *comm, int source,
 	    end > w->bytes)
 		return invalid(source, head);
 	*at = w->at + head->offset;
+	*reach = user_buffer_reach(comm, w->buffer);
 	return DICOMM_SUCCESS;
 }
 
@@ -165,7 +179,7 @@ static dicomm_result_t reply(struct dicomm_comm *comm, int source,
 		return FAIL(DICOMM_ERR_NO_MEMORY,
 			    "windows: no memory for a reply to rank %d",
 			    source);
-	status = locate(comm, source, head, &at);
+	status = locate(comm, source, head, &at, &t->reach);
 	if (status == DICOMM_SUCCESS)
 		status = outgoing_connect(comm, source);
 	if (status != DICOMM_SUCCESS) {
@@ -175,7 +189,7 @@ static dicomm_result_t reply(struct dicomm_comm *comm, int source,
 	t->head = *head;
 	t->head.what = WINDOW_REPLY;
 	t->from = at;
-	t->on_device = device_has_memory(comm->dev);
+	t->on_device = head->bytes && device_has_memory(comm->dev);
 	t->owned = true;
 	outgoing_add(partner_of(comm, source), t);
 	return DICOMM_SUCCESS;
@@ -190,6 +204,7 @@ static dicomm_result_t answered(int source, struct partner *from)
 	    c->out.head.bytes != from->now.bytes)
 		return invalid(source, &from->now);
 	from->in.to = c->into;
+	from->reach = c->out.reach;
 	return DICOMM_SUCCESS;
 }
 
@@ -254,13 +269,113 @@ static dicomm_result_t take_head(struct dicomm_comm *comm, int source,
 		   head->context >= DICOMM_SIGNAL_CONTEXTS)))
 		return invalid(source, head);
 	else if (head->bytes)
-		TRY(locate(comm, source, head, &from->in.to));
+		TRY(locate(comm, source, head, &from->in.to, &from->reach));
 	if (len && len != head->bytes)
 		return invalid(source, head);
 	if (len)
 		TRY(deposit(comm, from, body, len));
 	from->in.left = head->bytes - len;
 	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
+}
+
+/* Some bytes of the transfer were taken. */
+static dicomm_result_t took(struct dicomm_comm *comm, struct partner *from)
+{
+	if (!from->in.left) {
+		from->in.left = from->later;
+		from->later = 0;
+	}
+	return from->in.left ? DICOMM_SUCCESS
+			     : complete(comm, from->in.peer->rank, from);
+}
+
+/* The device copies bytes of a neighbour that it sees. The message is released
+ * when they are here. AGAIN: no staging buffer is free for its event, or the
+ * neighbour has given up, of which this rank will hear. */
+static dicomm_result_t fetch(struct dicomm_comm *comm, struct partner *from,
+			     uint64_t seq, const void *src, uint64_t len)
+{
+	struct peer *peer = from->in.peer;
+	struct stage *st = landing(comm, from);
+	dicomm_result_t status;
+
+	if (!st)
+		return DICOMM_AGAIN;
+	if (!device_ref_begin(peer)) {
+		device_stage_free(comm->dev, st);
+		from->landings--;
+		return DICOMM_AGAIN;
+	}
+	st->from = peer;
+	st->class = TP_WINDOW;
+	st->seq = seq;
+	st->mapped = false;
+	status = copy_from(comm->dev, from, st, src, len);
+	device_ref_end(comm->dev, peer, st, status);
+	return status;
+}
+
+/* The host copies bytes that a device has written into host memory for it. */
+static dicomm_result_t fetch_to_host(struct dicomm_comm *comm,
+				     struct partner *from, uint64_t seq,
+				     const void *src, uint64_t len)
+{
+	struct peer *peer = from->in.peer;
+
+	memcpy(from->in.to, src, len);
+	comm->stats.bytes_landed += len;
+	message_consumed(peer, TP_WINDOW, seq);
+	/* Its sender waits for that. */
+	peer->transport->flush(peer->device);
+	return DICOMM_SUCCESS;
+}
+
+/* Where the bytes of a memory reference are. A rank's own are where it says. */
+static dicomm_result_t find(const struct dicomm_comm *comm,
+			    const struct peer *peer,
+			    const struct memory_ref *ref,
+			    struct memory_place *place)
+{
+	if (peer->rank != comm->rank)
+		return memory_ref_locate(comm, peer, ref, place);
+	place->at = (const void *)(uintptr_t)ref->offset;
+	place->seen = true;
+	return DICOMM_SUCCESS;
+}
+
+/* Is it a message that says where the bytes are in memory of the peer? */
+static bool refers(const struct dicomm_comm *comm, const struct peer *peer,
+		   const struct tp_line *line)
+{
+	return (peer->has_peer_access || peer->rank == comm->rank) &&
+	       line->signature == memory_ref_signature(WINDOW_BYTES);
+}
+
+static dicomm_result_t take_mem_ref(struct dicomm_comm *comm,
+				    struct partner *from, uint64_t seq,
+				    const struct tp_line *line)
+{
+	struct peer *peer = from->in.peer;
+	const uint8_t *body = message_payload(window_channel(peer), seq, line);
+	struct memory_place place = {NULL, false, false};
+	struct memory_ref ref = {.bytes = 0};
+
+	if (body && line->len == sizeof(ref))
+		memcpy(&ref, body, sizeof(ref));
+	if (!ref.bytes || ref.bytes > from->in.left)
+		return FAIL(DICOMM_ERR_INTERNAL,
+			    "windows: rank %d sent a reference of %llu bytes, "
+			    "to %llu, and has %llu to send",
+			    peer->rank, (unsigned long long)line->len,
+			    (unsigned long long)ref.bytes,
+			    (unsigned long long)from->in.left);
+	TRY(still_there(comm, peer->rank, from));
+	TRY(find(comm, peer, &ref, &place));
+	TRY((device_has_memory(comm->dev) ? fetch : fetch_to_host)(
+		comm, from, seq, place.at, ref.bytes));
+	from->in.to += ref.bytes;
+	from->in.left -= ref.bytes;
+	return took(comm, from);
 }
 
 static dicomm_result_t take_bytes(struct dicomm_comm *comm,
@@ -270,13 +385,30 @@ static dicomm_result_t take_bytes(struct dicomm_comm *comm,
 	int source = from->in.peer->rank;
 	const uint8_t *body;
 
+	if (refers(comm, from->in.peer, line))
+		return take_mem_ref(comm, from, seq, line);
+	if (line->kind == TP_REF && line->len && line->len < from->in.left) {
+		from->later = from->in.left - line->len;
+		from->in.left = line->len;
+	}
 	TRY(message_receive_take(&from->in, seq, line, &body));
 	TRY(still_there(comm, source, from));
 	if (!body)
 		return DICOMM_SUCCESS;
 	TRY(deposit(comm, from, body, line->len));
 	message_receive_copied(&from->in, seq, line->len);
-	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
+	return took(comm, from);
+}
+
+/* Returns true if a transport brings the bytes to their place. */
+static bool come_in_place(const struct dicomm_comm *comm,
+			  const struct partner *from)
+{
+	const struct peer *peer = from->in.peer;
+
+	return peer->by_reference &&
+	       from->reach.transports >> __builtin_ctz(comm->ways[peer->rank]) &
+		       1;
 }
 
 /* Move a part of what a reference refers to. */
@@ -289,12 +421,12 @@ static dicomm_result_t pull(struct dicomm_comm *comm, struct partner *from,
 	dicomm_result_t status;
 
 	TRY(still_there(comm, source, from));
-	if (device_has_memory(comm->dev)) {
+	if (device_has_memory(comm->dev) && !come_in_place(comm, from)) {
 		if (!from->stage)
 			from->stage = landing(comm, from);
 		if (!from->stage)
 			return DICOMM_SUCCESS;
-		into = from->stage->host;
+		into = from->stage->at;
 		if (most > comm->dev->stage_bytes)
 			most = comm->dev->stage_bytes;
 	}
@@ -307,7 +439,7 @@ static dicomm_result_t pull(struct dicomm_comm *comm, struct partner *from,
 	from->stage = NULL;
 	*moved = true;
 	message_receive_moved(&from->in, len);
-	return from->in.left ? DICOMM_SUCCESS : complete(comm, source, from);
+	return took(comm, from);
 }
 
 dicomm_result_t incoming_one(struct dicomm_comm *comm, int rank, bool *moved,

@@ -53,6 +53,10 @@ void window_free(struct dicomm_window *w)
 	if (at && *at)
 		*at = w->next;
 	comm_mem_deregister(w->comm, &w->handles);
+	/* The device of a communicator that ends is closed before its windows
+	 * are. */
+	if (w->buffer && w->comm->dev)
+		user_buffer_remove(w->comm, w->buffer);
 	free(w->sizes);
 	handle_free(&pool, w);
 }

@@ -99,6 +99,8 @@ static struct call call_of(struct window_call *c, dicomm_datatype_t type,
 			     .type = type,
 			     .root = c->peer,
 			     .count = count,
+			     .send = c->out.from,
+			     .recv = c->into,
 			     .window = c};
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/device/device.h"
+#include "src/device/device_ref.h"
 #include "src/message/headed.h"
 #include "src/window/window.h"
 
@@ -64,17 +64,42 @@ static inline dicomm_result_t put_with(struct peer *peer,
 				HEADED_BYTES + len, NULL);
 }
 
+/* Returns true if a transport between the two reaches the buffer. */
+static bool is_reached(const struct dicomm_comm *comm, const struct peer *peer,
+		       const struct buffer_reach *reach)
+{
+	return peer->by_reference &&
+	       reach->transports >> __builtin_ctz(comm->ways[peer->rank]) & 1;
+}
+
+/* How do bytes of this rank's device go? The device has written them: the call
+ * has waited for its stream, and what is put into a window counts when it is
+ * there. */
+static enum transfer_way way_of(const struct dicomm_comm *comm,
+				const struct peer *peer, struct transfer *t)
+{
+	bool refers = device_ref_in_place(comm, peer, t->reach.offer, t->from,
+					  &t->mem_ref);
+
+	t->mem_ref.bytes = t->head.bytes;
+	if (refers || peer->rank == comm->rank)
+		return TRANSFER_MEM_REF;
+	return is_reached(comm, peer, &t->reach) ? TRANSFER_REF
+						 : TRANSFER_STAGES;
+}
+
 static dicomm_result_t put_head(struct dicomm_comm *comm, struct peer *peer,
 				const struct partner *to, struct transfer *t)
 {
-	uint64_t bytes =
-		t->head.what == WINDOW_GET || t->on_device ? 0 : t->head.bytes;
-	uint64_t len = bytes <= to->heads.eager ? bytes : 0;
+	uint64_t bytes = t->head.what == WINDOW_GET ? 0 : t->head.bytes;
+	uint64_t len = bytes <= to->heads.eager && !t->on_device ? bytes : 0;
 
 	if (!window_channel(peer)->out.released)
 		TRY(channel_connect_out(peer, TP_WINDOW));
 	TRY(put_with(peer, to, window_head_pack(&t->head), t->from, len));
 	t->headed = true;
+	if (t->on_device)
+		t->way = way_of(comm, peer, t);
 	t->send = (struct message_send){.peer = peer,
 					.class = TP_WINDOW,
 					.signature = WINDOW_BYTES,
@@ -85,26 +110,53 @@ static dicomm_result_t put_head(struct dicomm_comm *comm, struct peer *peer,
 	return DICOMM_SUCCESS;
 }
 
+/* Choose host or device memory of the stage. */
+static void place_stage(const struct device *dev, const struct peer *peer,
+			struct stage *st)
+{
+	device_stage_place(dev, peer, st);
+	if (device_ref_in_device(peer))
+		st->at = st->seen = st->exported;
+}
+
 /* Copy the next bytes from the device. */
 static dicomm_result_t stage_next(struct dicomm_comm *comm, struct transfer *t)
 {
 	struct device *dev = comm->dev;
+	const struct peer *peer = t->send.peer;
 	struct stage *st = device_window_stage(dev, t, 0, true);
-	uint64_t len = t->head.bytes - t->staged;
+	uint64_t len = t->head.bytes - t->staged, most = dev->stage_bytes;
 
 	if (!st)
 		return DICOMM_AGAIN;
-	if (len > dev->stage_bytes)
-		len = dev->stage_bytes;
+	place_stage(dev, peer, st);
+	if (st->at == st->exported)
+		most = dev->exported_bytes;
+	if (len > most)
+		len = most;
 	t->stage = st;
-	t->send.from = st->host;
+	t->send.from = st->at;
 	t->send.bytes = len;
 	t->send.threshold = UINT64_MAX;
 	t->send.moved = t->send.until = 0;
+	if (peer->has_peer_access)
+		st->mem_ref = device_ref_to_stage(dev, peer, st);
+	st->mem_ref.bytes = len;
+	if (st->at == st->exported)
+		comm->stats.bytes_copied += len;
 	dev->unmarked = true;
-	TRY(dev->work->copy(dev->stream, st->device, t->from + t->staged, len));
+	TRY(dev->work->copy(dev->stream, st->seen, t->from + t->staged, len));
 	t->staged += len;
 	return device_mark(dev, st);
+}
+
+static dicomm_result_t send_stage(struct transfer *t, bool *moved)
+{
+	if (t->send.moved == t->send.bytes)
+		return DICOMM_SUCCESS;
+	return t->send.peer->has_peer_access
+		       ? message_send_ref(&t->send, &t->stage->mem_ref)
+		       : message_send_turn(&t->send, moved);
 }
 
 /* Send the bytes of one staging buffer after the other. */
@@ -120,7 +172,7 @@ static dicomm_result_t send_from_device(struct dicomm_comm *comm,
 		}
 		if (t->stage->phase == STAGE_QUEUED)
 			return DICOMM_AGAIN;
-		TRY(message_send_turn(&t->send, moved));
+		TRY(send_stage(t, moved));
 		t->stage->phase = STAGE_SENT;
 		if (!message_send_released(&t->send))
 			return DICOMM_AGAIN;
@@ -138,8 +190,10 @@ static dicomm_result_t send_one(struct dicomm_comm *comm, struct peer *peer,
 		TRY(put_head(comm, peer, to, t));
 		*moved = true;
 	}
-	if (t->head.what != WINDOW_GET && t->on_device)
+	if (t->on_device && t->way == TRANSFER_STAGES)
 		TRY(send_from_device(comm, t, moved));
+	else if (t->on_device && t->way == TRANSFER_MEM_REF)
+		TRY(message_send_ref(&t->send, &t->mem_ref));
 	else
 		TRY(message_send_turn(&t->send, moved));
 	*moved = true;

@@ -19,6 +19,23 @@
 	(DICOMM_WINDOW_SYMMETRIC | DICOMM_WINDOW_STRICT | \
 	 DICOMM_WINDOW_ENDS_ALONE)
 
+/* All other pairs that stage were refused when the communicator began. */
+static dicomm_result_t check_paths(const struct dicomm_comm *comm,
+				   const char *f)
+{
+	if (!device_has_memory(comm->dev) || !comm_never_stages(comm))
+		return DICOMM_SUCCESS;
+	for (int r = 0; r < comm->ranks; r++)
+		if (comm->peers[r].has_peer_access &&
+		    comm->peers[r].neighbour->maps)
+			return FAIL(DICOMM_ERR_UNSUPPORTED,
+				    "%s: bytes of windows between %s and rank "
+				    "%d (host) pass through host memory, and "
+				    "staging of rank %d is never",
+				    f, comm->device, r, comm->rank);
+	return DICOMM_SUCCESS;
+}
+
 static dicomm_result_t check_memory(const struct dicomm_comm *comm, void *buff,
 				    size_t size)
 {
@@ -30,11 +47,7 @@ static dicomm_result_t check_memory(const struct dicomm_comm *comm, void *buff,
 		return BAD("%s: size %zu: more than can be addressed from %p "
 			   "on",
 			   f, size, buff);
-	if (device_has_memory(comm->dev) && comm_never_stages(comm))
-		return FAIL(DICOMM_ERR_UNSUPPORTED,
-			    "%s: bytes of windows on %s pass through host "
-			    "memory, and staging of rank %d is never",
-			    f, comm->device, comm->rank);
+	TRY(check_paths(comm, f));
 	return size ? device_check(comm, f, "buff", buff) : DICOMM_SUCCESS;
 }
 
@@ -57,6 +70,9 @@ static void add(struct dicomm_window *w, struct setup_refusal *refusal)
 	if (refusal->status == DICOMM_SUCCESS && w->bytes && !w->on_device)
 		setup_refuse(refusal, comm_mem_register(comm, w->at, w->bytes,
 							true, &w->handles));
+	if (refusal->status == DICOMM_SUCCESS && w->bytes && w->on_device)
+		setup_refuse(refusal, user_buffer_add(comm, w->at, w->bytes,
+						      &w->buffer));
 	window_add(w);
 }
 
@@ -248,6 +264,45 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm, bool only_queued)
 	return status;
 }
 
+/* What the device of this rank still copies into its windows */
+static dicomm_result_t land(struct dicomm_comm *comm)
+{
+	struct call call = {.function = CALL_WAIT_SIGNAL, .type = DICOMM_INT8};
+	struct wait_for f = {.comm = comm,
+			     .call = &call,
+			     .number = comm->stats.operations,
+			     .alone = true,
+			     .lends = true};
+	const struct windows *all = comm->windows;
+
+	for (int i = 0; i < all->nknown; i++) {
+		struct waiter w = {0};
+
+		f.peer = call.root = all->known[i];
+		while (partner_of(comm, f.peer)->lands) {
+			bool moved = false;
+
+			TRY(windows_look_at_device(comm, &moved));
+			TRY(incoming_turn(comm, f.peer, &moved));
+			TRY(wait_more(&w, &f));
+		}
+	}
+	return DICOMM_SUCCESS;
+}
+
+static dicomm_result_t land_all(struct dicomm_comm *comm)
+{
+	dicomm_result_t status;
+
+	if (!data_path_await(&comm->path))
+		return fault_report(comm);
+	status = land(comm);
+	if (status != DICOMM_SUCCESS && !fault_is(comm))
+		status = fault_own(comm, status, -1);
+	data_path_leave(&comm->path);
+	return status;
+}
+
 struct deregistering {
 	struct dicomm_comm *comm;
 	struct dicomm_window *w; /* NULL: refused */
@@ -283,12 +338,16 @@ static dicomm_result_t end_with_all(const struct deregistering *d)
 	/* A reply to a get may still be read from it. */
 	if (d->w)
 		status = deliver_all(d->comm, false);
-	/* The others have done the same: nothing comes any more. */
-	if (status == DICOMM_SUCCESS)
+	/* The others have done the same: nothing comes any more. Not by an
+	 * operation where there are devices: two ranks may have one default
+	 * stream, which the first would block for the second. */
+	if (status == DICOMM_SUCCESS && !d->comm->peer_access)
 		status = dicomm_barrier(d->comm, NULL);
-	if (status == DICOMM_SUCCESS && d->comm->dev)
-		status = dicomm_comm_stream_synchronize(d->comm, NULL);
-	return status == DICOMM_SUCCESS ? agree_on_end(d) : status;
+	if (status == DICOMM_SUCCESS)
+		status = agree_on_end(d);
+	if (status == DICOMM_SUCCESS && device_has_memory(d->comm->dev))
+		status = land_all(d->comm);
+	return status;
 }
 
 static dicomm_result_t deregister_now(void *arg)

@@ -11,8 +11,12 @@
  * memory: once they have left the data path of a broken communicator, nothing
  * writes its windows any more.
  *
- * Bytes from and to a device with memory of its own pass through its staging
- * buffers in host memory (src/device/device.h), on the library's stream there.
+ * Bytes from a device with memory of its own go by reference where its peer, or
+ * a transport, reaches that memory: in place, if the user's buffer or the
+ * window is reached, else from a staging buffer there. The peer's device copies
+ * them into its window, or the transport writes them there (outgoing.c,
+ * incoming.c). Otherwise they pass through staging buffers in host memory
+ * (src/device/device.h). The library's stream of the device makes all copies.
  *
  * Messages of a pair of ranks are taken in the order in which they were put,
  * and the messages of one transfer follow each other. So a signal counts when
@@ -27,6 +31,8 @@
 
 #include "src/core/call.h"
 #include "src/core/comm.h"
+#include "src/device/user_buffer.h"
+#include "src/message/memory_ref.h"
 
 #define WINDOW_MAGIC UINT64_C(0xd1c0317d0b5e00a7)
 /* Messages taken in one turn */
@@ -113,6 +119,8 @@ struct dicomm_window {
 	bool on_device;  /* with memory of its own */
 	uint64_t *sizes; /* owned: bytes of each rank */
 	struct mem_handles handles;
+	/* On a device: it is reached without a copy. NULL: nobody would */
+	struct user_buffer *buffer;
 	struct dicomm_window *next;
 };
 
@@ -123,9 +131,19 @@ struct transfer {
 	const uint8_t *from;
 	/* Sends the bytes; on a device, those in the staging buffer */
 	struct message_send send;
-	/* From the memory of a device: the staging buffer that is sent, and the
-	 * bytes that were copied into staging buffers */
+	/* From the memory of a device, or into it: who reaches the user's
+	 * memory */
+	struct buffer_reach reach;
+	/* From the memory of a device: how it goes; the reference to it; the
+	 * staging buffer that is sent, and the bytes that were copied into
+	 * staging buffers */
 	bool on_device;
+	enum transfer_way {
+		TRANSFER_STAGES,  /* by staging buffers */
+		TRANSFER_MEM_REF, /* the peer reads it in place */
+		TRANSFER_REF      /* a transport takes it in place */
+	} way;
+	struct memory_ref mem_ref;
 	struct stage *stage;
 	uint64_t staged;
 	bool headed, done;
@@ -167,6 +185,11 @@ struct partner {
 	/* From the peer: the transfer whose bytes are to come */
 	struct window_head now;
 	struct message_receive in;
+	/* Bytes of the transfer that come after those of the reference that is
+	 * being read, and are not in `in.left` */
+	uint64_t later;
+	/* Who reaches the place of the bytes, on a device */
+	struct buffer_reach reach;
 	/* For windows on a device. stage: the staging buffer into which bytes
 	 * are read; landings: copies so far from such buffers to the device;
 	 * lands: the last of these copies ends the transfer. */

@@ -120,8 +120,48 @@ static void round_of(struct job_rank *me, struct gadget *g, struct room *r,
 	job_barrier();
 }
 
+static void rounds(struct job_rank *me, struct gadget *g, struct room *r)
+{
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		for (int round = 0; round < ROUNDS; round++)
+			round_of(me, g, r, sizes[i], round);
+}
+
+/* Where nothing is staged, devices copy at most what is put and what is got to
+ * staging buffers of theirs; nothing, where the buffers are registered and
+ * neighbours know them. */
+static void exchange_directly(struct job_rank *me, struct gadget *g,
+			      struct room *r)
+{
+	dicomm_stats_t before = cast_stats(me), after;
+	bool in_place = false;
+	void *handle;
+
+	rounds(me, g, r);
+	after = cast_stats(me);
+	JOB_CHECK(!after.bytes_staged, "%s: %llu bytes were staged", g->name,
+		  (unsigned long long)after.bytes_staged);
+	JOB_CHECK(after.bytes_received - before.bytes_received >= 2 * MOST,
+		  "%s: received %llu bytes", g->name,
+		  (unsigned long long)after.bytes_received);
+	JOB_TRY(dicomm_comm_register(me->comm, r->mine, MOST, &handle));
+	/* A thread of the neighbour imports it within 10 ms or so. */
+	for (int i = 0; i < 20; i++) {
+		job_sleep_ms(10);
+		before = cast_stats(me);
+		round_of(me, g, r, 70001, i);
+		after = cast_stats(me);
+		in_place |= after.bytes_copied == before.bytes_copied;
+	}
+	JOB_CHECK(
+		in_place, "%s: %llu bytes were copied", g->name,
+		(unsigned long long)(after.bytes_copied - before.bytes_copied));
+	JOB_TRY(dicomm_comm_deregister(me->comm, handle));
+}
+
 static void exchange(struct job_rank *me, struct gadget *g)
 {
+	bool direct = me->arg != NULL;
 	struct room r = {.mine = allocate(g, MOST),
 			 .window = allocate(g, MOST * (size_t)me->ranks),
 			 .host = is_host(g) ? malloc(MOST)
@@ -131,13 +171,14 @@ static void exchange(struct job_rank *me, struct gadget *g)
 
 	JOB_TRY(dicomm_comm_window_register(
 		me->comm, r.window, MOST * (size_t)me->ranks, &r.win, 0));
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-		for (int round = 0; round < ROUNDS; round++)
-			round_of(me, g, &r, sizes[i], round);
+	if (direct)
+		exchange_directly(me, g, &r);
+	else
+		rounds(me, g, &r);
 	JOB_TRY(dicomm_comm_window_deregister(me->comm, r.win));
 	/* No other thread of the rank counts any more. */
 	/* Barriers may stage a few bytes more. */
-	JOB_CHECK((cast_staged(me) - staged >= MOST) == apart,
+	JOB_CHECK((cast_staged(me) - staged >= MOST) == (apart && !direct),
 		  "%s: %zu bytes were staged", g->name,
 		  (size_t)(cast_staged(me) - staged));
 	if (is_host(g))
@@ -157,6 +198,30 @@ START_TEST(puts_and_gets_between_unlike_devices)
 }
 END_TEST
 
+static const struct {
+	const char *device[2];
+	bool threads;
+	int ranks;
+} alike[] = {{{"cuda:0", "cuda:1"}, false, 2},
+	     {{"hip:0", "hip:0"}, false, 3},
+	     {{"ze:0", "ze:0"}, false, 2},
+	     {{"cuda:0", "cuda:0"}, true, 2},
+	     {{"cuda:0", "cuda:1"}, true, 2},
+	     {{"hip:0", "hip:0"}, true, 3},
+	     {{"cuda:0"}, false, 1}};
+
+START_TEST(nothing_is_staged_between_devices_that_reach_each_other)
+{
+	cast_play(&(struct cast){.device = {alike[_i].device[0],
+					    alike[_i].device[1]},
+				 .threads = alike[_i].threads,
+				 .staging = "never",
+				 .run = exchange,
+				 .arg = ""},
+		  alike[_i].ranks);
+}
+END_TEST
+
 /* A rank that refuses staging has no window, so nobody has. */
 static void refuse(struct job_rank *me, struct gadget *g)
 {
@@ -171,7 +236,7 @@ static void refuse(struct job_rank *me, struct gadget *g)
 
 START_TEST(windows_of_devices_are_refused_where_nothing_is_staged)
 {
-	cast_play(&(struct cast){.device = {"cuda:0"},
+	cast_play(&(struct cast){.device = {"host", "cuda:0"},
 				 .staging = "never",
 				 .run = refuse},
 		  2);
@@ -243,6 +308,9 @@ int main(void)
 	tcase_set_timeout(t, 100);
 	tcase_add_loop_test(t, puts_and_gets_between_unlike_devices, 2,
 			    CAST_DEVICES + 1);
+	tcase_add_loop_test(
+		t, nothing_is_staged_between_devices_that_reach_each_other, 0,
+		sizeof(alike) / sizeof(*alike));
 	tcase_add_test(t,
 		       windows_of_devices_are_refused_where_nothing_is_staged);
 	tcase_add_test(t, who_aborts_among_puts_is_named_and_writes_no_more);
