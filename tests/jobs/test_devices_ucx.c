@@ -12,6 +12,7 @@
 
 #include "tests/mock/ucx_devices.h"
 #include "tests/support/cast.h"
+#include "tests/support/puts.h"
 #include "tests/support/runner.h"
 #include "transports/ucx/load.h"
 
@@ -116,6 +117,18 @@ START_TEST(announced_buffers_are_not_copied)
 }
 END_TEST
 
+/* UCX brings bytes from the memory of one device to the window on another. */
+START_TEST(nothing_of_a_put_is_staged)
+{
+	ucx_devices_play(true);
+	cast_play(&(struct cast){.device = {_i ? "host" : "cuda:0", "hip:0"},
+				 .run = puts_run,
+				 .arg = puts_directly,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
 START_TEST(nothing_comes_after_an_abort)
 {
 	ucx_devices_play(true);
@@ -208,6 +221,7 @@ int main(void)
 			    data_between_unlike_devices_is_not_staged, 0, 3);
 	tcase_add_test(test_case, every_operation_is_direct);
 	tcase_add_test(test_case, announced_buffers_are_not_copied);
+	tcase_add_loop_test(test_case, nothing_of_a_put_is_staged, 0, 2);
 	tcase_add_test(test_case, nothing_comes_after_an_abort);
 	tcase_add_loop_test(test_case, what_ucx_does_not_take_is_staged, 0,
 			    sizeof(refusals) / sizeof(*refusals));
