@@ -65,6 +65,10 @@ ROW(IB_CONNECT, CHOICE("oob", "oob", "rdmacm"), SHARED,
 ROW(IB_EAGER_BYTES, BYTES("4K", 128, 1 << 20), SHARED,
     "longest message that RDMA writes into the receiver's inbox; longer ones "
     "are read by it")
+ROW(IB_FLUSH, CHOICE("auto", "auto", "always", "never"), 0,
+    "read a byte of a device's memory behind what an adapter writes there, so "
+    "that kernels see it: where the driver does not promise that; always; or "
+    "never, which leaves it to the adapter")
 ROW(IB_GID_INDEX, INT("auto", 0, 255), NCCL,
     "GID that a NIC uses; auto: RoCE v2 before v1, one of the other NIC's "
     "subnet before others, this namespace's own before others', IPv4 before "

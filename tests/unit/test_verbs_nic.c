@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/accel/accel.h"
 #include "src/base/log.h"
 #include "tests/support/runner.h"
 #include "transports/verbs/channel/address.h"
@@ -15,6 +16,7 @@
 #include "transports/verbs/channel/open.h"
 #include "transports/verbs/channel/rail.h"
 #include "transports/verbs/nic/choose.h"
+#include "transports/verbs/nic/device_memory.h"
 #include "transports/verbs/nic/gid.h"
 #include "transports/verbs/nic/nic.h"
 #include "transports/verbs/nic/ports.h"
@@ -635,6 +637,56 @@ START_TEST(the_partition_is_one_where_all_are_heard)
 }
 END_TEST
 
+/* ---- memory of a device ---- */
+
+static unsigned driver_caps;
+
+static unsigned give_caps(int index)
+{
+	(void)index;
+	return driver_caps;
+}
+
+static const struct accel_work fake_work = {.caps = give_caps};
+static const struct accel fake_accel = {.name = "fake", .work = &fake_work};
+
+#define PEER "peer memory (no dma-buf: its driver makes none)"
+
+/* DICOMM_IB_FLUSH, or NULL; what the driver asks for; what becomes of it */
+static const struct {
+	const char *wish;
+	unsigned caps;
+	bool flushed;
+	const char *how;
+} flushes[] = {
+	{NULL, ACCEL_FLUSH, true, PEER ", flushed by a read"},
+	{NULL, ACCEL_FLUSH_OTHERS, true, PEER ", flushed by a read"},
+	{NULL, 0, false, PEER},
+	{"always", 0, true, PEER ", flushed by a read"},
+	{"never", 0, false, PEER},
+	{"never", ACCEL_FLUSH_OTHERS, false,
+	 PEER ", not flushed (DICOMM_IB_FLUSH is never)"},
+};
+
+START_TEST(what_a_driver_does_not_order_is_flushed)
+{
+	const struct verbs_nic fake = {.name = "fake0", .pd = &pd};
+	char memory[64], how[256];
+	const struct tp_region region = {
+		.accel = &fake_accel, .addr = memory, .len = sizeof(memory)};
+	struct ibv_mr *mr;
+
+	if (flushes[_i].wish)
+		setenv("DICOMM_IB_FLUSH", flushes[_i].wish, 1);
+	driver_caps = flushes[_i].caps;
+	ck_assert_int_eq(verbs_needs_flush(&region), flushes[_i].flushed);
+	mr = verbs_reg_device_memory(&fake, &region, 0, how, sizeof(how));
+	ck_assert(mr);
+	ck_assert_str_eq(how, flushes[_i].how);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("nic");
@@ -667,6 +719,8 @@ int main(void)
 	tcase_add_test(tcase, a_shared_queue_may_be_full);
 	tcase_add_loop_test(tcase, the_partition_is_one_where_all_are_heard, 0,
 			    (int)(sizeof(partitions) / sizeof(*partitions)));
+	tcase_add_loop_test(tcase, what_a_driver_does_not_order_is_flushed, 0,
+			    (int)(sizeof(flushes) / sizeof(*flushes)));
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/accel/accel.h"
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "transports/transport.h"
 #include "transports/verbs/nic/gid.h"
@@ -57,10 +58,26 @@ static struct ibv_mr *by_address(const struct verbs_nic *nic,
 
 /* Returns true also if only other devices need the flush: data may be passed on
  * to them. */
-bool verbs_needs_flush(const struct tp_region *r)
+static bool asks_for_flush(const struct tp_region *r)
 {
 	return r->accel->work->caps(r->index) &
 	       (ACCEL_FLUSH | ACCEL_FLUSH_OTHERS);
+}
+
+bool verbs_needs_flush(const struct tp_region *r)
+{
+	const char *wish = config_string(CONFIG_IB_FLUSH);
+
+	return strcmp(wish, "auto") ? !strcmp(wish, "always")
+				    : asks_for_flush(r);
+}
+
+static const char *flush_text(const struct tp_region *r, bool flushed)
+{
+	if (flushed)
+		return ", flushed by a read";
+	return asks_for_flush(r) ? ", not flushed (DICOMM_IB_FLUSH is never)"
+				 : "";
 }
 
 struct ibv_mr *verbs_reg_device_memory(const struct verbs_nic *nic,
@@ -82,12 +99,13 @@ struct ibv_mr *verbs_reg_device_memory(const struct verbs_nic *nic,
 	}
 	mr = by_dmabuf(nic, r, access, no_dmabuf, sizeof(no_dmabuf));
 	if (mr) {
-		snprintf(how, len, "dma-buf");
+		snprintf(how, len, "dma-buf%s", flush_text(r, flushed));
 		return mr;
 	}
 	mr = by_address(nic, r, access, no_peer, sizeof(no_peer));
 	if (mr)
-		snprintf(how, len, "peer memory (no dma-buf: %s)", no_dmabuf);
+		snprintf(how, len, "peer memory (no dma-buf: %s)%s", no_dmabuf,
+			 flush_text(r, flushed));
 	else
 		snprintf(how, len, "no dma-buf: %s; no peer memory: %s",
 			 no_dmabuf, no_peer);
