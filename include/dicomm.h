@@ -2619,8 +2619,15 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  * in which they start: that of the calls, of the stream. A signal counts when
  * the bytes of its put and of all earlier puts of that rank are there.
  *
- * A window is memory of the rank's device. If that has memory of its own, all
- * bytes from and to it are staged.
+ * A window is memory of the rank's device. If that has memory of its own, what
+ * its peers send is not staged where data between the two is not (see
+ * dicomm_comm_explain()): the device copies it out of the memory of a device of
+ * its kind on this machine, or a network adapter writes it to the window. It is
+ * staged, and counts in bytes_staged, where it comes from a host rank of this
+ * machine that no adapter reaches, or where all data between the two is staged.
+ * What it sends to such a host rank goes through the inbox of that rank, which
+ * is not staging. Windows are registered as by dicomm_comm_register(); for the
+ * local buffer of a put or a get the same holds as for other buffers.
  */
 
 /**
@@ -2652,7 +2659,8 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  *                                      and others do not: on all; or as of a
  *                                      collective
  * @retval DICOMM_ERR_UNSUPPORTED       a rank is on a device with memory of its
- *                                      own, and refuses staging
+ *                                      own, to which bytes of a host rank would
+ *                                      be staged, and refuses that: on all
  * @retval others                       as of a collective
  */
 dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclWindow_vidmem *windows;
@@ -45,8 +44,9 @@ dicomm_window_t nccl_window_find(const char *f, const struct ncclComm *comm,
 	else if (!found)
 		*why = nccl_refuse(
 			ncclInvalidUsage,
-			"%s: win %p: a rank of this communicator has a GPU, "
-			"and DICOMM_STAGING is never",
+			"%s: win %p: bytes between a GPU and a host rank of "
+			"this communicator would be staged, and "
+			"DICOMM_STAGING is never",
 			f, win);
 	return found;
 }
@@ -79,14 +79,6 @@ static void hand_out(struct ncclWindow_vidmem *w)
 	w->out = NULL;
 }
 
-static bool is_on_device(struct ncclComm *comm)
-{
-	const char *device;
-
-	return dicomm_comm_device(comm->comm, &device) == DICOMM_SUCCESS &&
-	       strcmp(device, "host");
-}
-
 /* All ranks find the same, so all of them have a window or none. Programs also
  * register windows to make their collectives fast. */
 static dicomm_result_t settle(struct ncclWindow_vidmem *w,
@@ -94,8 +86,7 @@ static dicomm_result_t settle(struct ncclWindow_vidmem *w,
 {
 	dicomm_result_t buffer = DICOMM_SUCCESS;
 
-	if (status == DICOMM_ERR_UNSUPPORTED ||
-	    (w->win && w->size && is_on_device(w->comm)))
+	if (status == DICOMM_ERR_UNSUPPORTED)
 		buffer = dicomm_comm_register(w->comm->comm, w->buff, w->size,
 					      &w->handle);
 	if (!w->win && status == DICOMM_ERR_UNSUPPORTED)
