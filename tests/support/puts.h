@@ -6,7 +6,7 @@
 #include "tests/support/cast.h"
 
 /* The longest put */
-#define PUTS_MOST ((size_t)3 << 20)
+#define PUTS_MOST (((size_t)1 << 20) + 4096)
 
 /* Run of a cast: puts of all lengths to the next rank, and gets of what was
  * put. With that arg nothing may be staged, and nothing copied where buffers

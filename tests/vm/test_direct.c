@@ -12,6 +12,7 @@
 
 #include "tests/mock/peer_memory.h"
 #include "tests/support/cast.h"
+#include "tests/support/puts.h"
 #include "tests/support/runner.h"
 #include "tests/support/vm.h"
 
@@ -242,6 +243,65 @@ START_TEST(memory_of_the_library_is_not_copied)
 }
 END_TEST
 
+static void put(struct job_rank *me, struct gadget *g)
+{
+	puts_run(me, g);
+	JOB_CHECK(!g->accel->work == !peer_memory_flushes(), "%d flushes on %s",
+		  (int)peer_memory_flushes(), g->name);
+}
+
+START_TEST(nothing_of_a_put_is_staged)
+{
+	cast_play(&(struct cast){.device = {_i ? "host" : "cuda:0", "hip:0"},
+				 .run = put,
+				 .arg = puts_directly,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
+/* What the NIC writes to the window of rank 1 gets there no sooner than it is
+ * flushed; no signal may count before. */
+static void put_late(struct job_rank *me, struct gadget *g)
+{
+	uint8_t *at = puts_alloc(g, SOME), *host = puts_host(g, SOME);
+	dicomm_wait_signal_desc_t awaited = {.count = 1};
+	dicomm_window_t win;
+
+	peer_memory_lags(me->rank == 1);
+	JOB_TRY(dicomm_comm_window_register(me->comm, at, SOME, &win, 0));
+	for (int round = 1; round < 9; round++) {
+		if (me->rank == 0) {
+			memset(host, round, SOME);
+			gadget_copy(g, at, host, SOME);
+			JOB_TRY(dicomm_put_signal(at, SOME, DICOMM_UINT8, 1,
+						  win, 0, 0, 0, 0, me->comm,
+						  g->native));
+			gadget_wait(g);
+		} else {
+			JOB_TRY(dicomm_wait_signal(1, &awaited, me->comm,
+						   g->native));
+			puts_fetch(g, host, at, SOME);
+			job_check_bytes(host, SOME, (uint8_t)round, "put");
+		}
+		job_barrier();
+	}
+	JOB_CHECK(!me->rank == !peer_memory_flushes(), "%d flushes",
+		  (int)peer_memory_flushes());
+	JOB_TRY(dicomm_comm_window_deregister(me->comm, win));
+	puts_host_free(g, host);
+	puts_free(g, at);
+}
+
+START_TEST(no_signal_counts_before_the_flush)
+{
+	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
+				 .run = put_late,
+				 .staging = "never"},
+		  2);
+}
+END_TEST
+
 START_TEST(nothing_comes_after_an_abort)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", "hip:0"},
@@ -381,9 +441,16 @@ static void add_direct(TCase *t)
 	tcase_add_test(t, nothing_comes_after_an_abort);
 }
 
+static void add_windows(TCase *t)
+{
+	tcase_add_test(t, no_signal_counts_before_the_flush);
+	tcase_add_loop_test(t, nothing_of_a_put_is_staged, 0, 2);
+}
+
 int main(void)
 {
 	TCase *test_case = tcase_create("direct");
+	TCase *windows = tcase_create("windows");
 	Suite *suite = suite_create("direct");
 
 	if (!vm_find(&vm))
@@ -394,8 +461,12 @@ int main(void)
 	tcase_set_timeout(test_case, 60);
 	tcase_add_test(test_case, staging_never_names_what_the_nic_said);
 	tcase_add_test(test_case, what_the_nic_does_not_take_is_staged);
-	if (!vm.iwarp)
+	tcase_set_timeout(windows, 60);
+	if (!vm.iwarp) {
 		add_direct(test_case);
+		add_windows(windows);
+	}
 	suite_add_tcase(suite, test_case);
+	suite_add_tcase(suite, windows);
 	return runner_main(suite);
 }
