@@ -32,7 +32,7 @@ bool search_run(const struct search *s, struct search_found *out)
 			       s->micro_batch, s->job->global_batch);
 		return false;
 	}
-	good = search_is_plain(s) ? search_spaces(s, out)
+	good = search_is_plain(s) ? search_each(s, out)
 				  : search_objective(s, out);
 	if (good && out->plan.pipelines)
 		return true;

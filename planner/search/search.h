@@ -210,6 +210,9 @@ int search_batches(const struct search *s, int out[SEARCH_SIZES]);
 int search_sizes(const struct search *s, int out[SEARCH_SIZES]);
 /* Found or not: false only if there is no memory. */
 bool search_spaces(const struct search *s, struct search_found *out);
+/* The same; of a few devices also with each ZeRO stage alone if all are tried,
+ * and with each micro-batch that is not far behind. */
+bool search_each(const struct search *s, struct search_found *out);
 /* Says what is missing where nothing was found. */
 void search_why(const struct search *s);
 /* Symmetric plans are no drafts. False: no memory. */

@@ -10,9 +10,10 @@
 #include "tests/planner/desk.h"
 #include "tests/support/runner.h"
 
-/* Set for a long run: how many cases, and how many devices at most. */
+/* Set for a long run: how many cases, how many devices at most, and rounds. */
 #define CASES 20
 #define DEVICES 6
+#define ROUNDS 16
 
 static uint64_t state;
 
@@ -74,7 +75,7 @@ static double step_of(struct job *j, enum search_space space, int zero)
 			   .space = space,
 			   .overlap = (enum plan_overlap)(draw(0, 1)),
 			   .zero = zero,
-			   .rounds = 64,
+			   .rounds = setting("PLANNER_ROUNDS", ROUNDS),
 			   .seed = 1,
 			   .jobs = 1};
 	struct search_found f;
@@ -181,7 +182,7 @@ START_TEST(threads_do_not_change_the_plan)
 	for (int i = 0; i < 3; i++) {
 		char *one = search_text(1, 7, spaces[i]);
 
-		for (int jobs = 2; jobs <= 5; jobs++) {
+		for (int jobs = 2; jobs <= 5; jobs += 3) {
 			char *more = search_text(jobs, 7, spaces[i]);
 
 			ck_assert_str_eq(one, more);
@@ -428,6 +429,72 @@ START_TEST(zero_is_found)
 }
 END_TEST
 
+/* What tries all finds no less than what is told the best of it (29 of
+ * rivals.py: ZeRO 0 alone was better by 14 %, micro-batch 1 alone by 8 %). */
+START_TEST(who_tries_all_is_not_behind)
+{
+	static const char text[] =
+		"{\"nodes\": [{\"ranks\": 4, \"device\": \"t0\", "
+		"\"gbit_per_s\": 200, \"inside_gbit_per_s\": 400, "
+		"\"latency_us\": 2}, {\"ranks\": 4, "
+		"\"device\": \"t1\", \"gbit_per_s\": 100, "
+		"\"inside_gbit_per_s\": 100, \"latency_us\": 2}, "
+		"{\"ranks\": 1, \"device\": \"t1\", "
+		"\"gbit_per_s\": 100, \"inside_gbit_per_s\": 200, "
+		"\"latency_us\": 10}, {\"ranks\": 4, "
+		"\"device\": \"t2\", \"gbit_per_s\": 25, "
+		"\"inside_gbit_per_s\": 2400, \"latency_us\": 50}, "
+		"{\"ranks\": 4, \"device\": \"t3\", "
+		"\"gbit_per_s\": 10, \"inside_gbit_per_s\": 200, "
+		"\"latency_us\": 10}, {\"ranks\": 1, "
+		"\"device\": \"t4\", \"gbit_per_s\": 200, "
+		"\"inside_gbit_per_s\": 200, \"latency_us\": 50}, "
+		"{\"ranks\": 4, \"device\": \"t4\", "
+		"\"gbit_per_s\": 25, \"inside_gbit_per_s\": 400, "
+		"\"latency_us\": 50}, {\"ranks\": 1, "
+		"\"device\": \"t5\", \"gbit_per_s\": 100, "
+		"\"inside_gbit_per_s\": 200, \"latency_us\": 10}], "
+		"\"devices\": {\"t0\": {\"tflops\": 834, "
+		"\"efficiency\": 0.44, \"memory_gib\": 64, "
+		"\"memory_gbyte_per_s\": 3300}, "
+		"\"t1\": {\"tflops\": 720, \"efficiency\": 0.5, "
+		"\"memory_gib\": 48, \"memory_gbyte_per_s\": 3300}, "
+		"\"t2\": {\"tflops\": 928, \"efficiency\": 0.59, "
+		"\"memory_gib\": 16, \"memory_gbyte_per_s\": 3300}, "
+		"\"t3\": {\"tflops\": 971, \"efficiency\": 0.46, "
+		"\"memory_gib\": 24, \"memory_gbyte_per_s\": 2000}, "
+		"\"t4\": {\"tflops\": 213, \"efficiency\": 0.57, "
+		"\"memory_gib\": 32, \"memory_gbyte_per_s\": 900}, "
+		"\"t5\": {\"tflops\": 625, \"efficiency\": 0.47, "
+		"\"memory_gib\": 24, \"memory_gbyte_per_s\": 2000}}}";
+	static const char small[] =
+		"{\"num_hidden_layers\": 16, \"hidden_size\": 2048,"
+		" \"num_attention_heads\": 32, \"intermediate_size\": 8192,"
+		" \"vocab_size\": 32000}";
+	struct search_found all, one;
+	struct job j;
+
+	desk_job(&j, text, small, 4096, 60);
+	found_step(&j, SEARCH_AUTO, -1, 0, &all);
+	for (int k = 0; k < 2; k++) {
+		struct search s = {.job = &j,
+				   .space = SEARCH_AUTO,
+				   .overlap = PLAN_OVERLAP_P2P,
+				   .zero = k ? -1 : 0,
+				   .micro_batch = k,
+				   .rounds = 16,
+				   .seed = 1,
+				   .jobs = 1};
+
+		ck_assert(search_spaces(&s, &one));
+		ck_assert_double_le(all.cost.step, one.cost.step * 1.02);
+		search_free(&one);
+	}
+	search_free(&all);
+	job_close(&j);
+}
+END_TEST
+
 /* No powers of two: micro-batches of three, teams of three. */
 START_TEST(sizes_are_any)
 {
@@ -604,9 +671,9 @@ START_TEST(slow_nodes_are_left_out)
 
 	desk_job(&j, text, small, 2048, 64);
 	s.job = &j;
-	ck_assert(search_run(&s, &none));
+	ck_assert(search_spaces(&s, &none));
 	s.zero = -1;
-	ck_assert(search_run(&s, &any));
+	ck_assert(search_spaces(&s, &any));
 	ck_assert_double_le(any.cost.step, none.cost.step * 1.02);
 	search_free(&any);
 	search_free(&none);
@@ -800,6 +867,7 @@ int main(void)
 	tcase_add_test(t, a_catalogue_of_devices_is_as_long_as_it_likes);
 	tcase_add_test(t, ways_that_are_shared_are_estimated);
 	tcase_add_test(t, zero_is_found);
+	tcase_add_test(t, who_tries_all_is_not_behind);
 	tcase_add_test(t, sizes_are_any);
 	tcase_add_test(t, micro_batches_may_differ);
 	tcase_add_test(t, kinds_may_be_many);
