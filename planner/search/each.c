@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Searches of a few devices that are told one micro-batch or one ZeRO stage,
- * beside the one that tries all: its climbs walk past what these find. */
+/* Searches of a few devices that are told one micro-batch, one ZeRO stage,
+ * or one of each, beside the one that tries all: its climbs walk past what
+ * these find. */
 #include "planner/search/search.h"
 
 /* Beyond, the search that tries all takes as long as it may. */
@@ -50,10 +51,17 @@ static bool is_far(const struct search *one, struct search_found *out,
 	return good;
 }
 
+/* Nothing more of what is far from the best. False: no memory. */
+static bool search_near(const struct search *one, struct search_found *out,
+			bool *far)
+{
+	return is_far(one, out, far) && (*far || search_one(one, out));
+}
+
 bool search_each(const struct search *s, struct search_found *out)
 {
 	int size[SEARCH_SIZES], n = search_batches(s, size);
-	bool good = search_spaces(s, out), far;
+	bool good = search_spaces(s, out), far, pair_far;
 	struct search one = *s;
 
 	if (!good || !out->plan.pipelines || s->budget_s > 0 ||
@@ -65,11 +73,14 @@ bool search_each(const struct search *s, struct search_found *out)
 		one.zero = zero;
 		good = search_one(&one, out);
 	}
-	one.zero = s->zero;
 	for (int i = 0; n > 1 && i < n && good; i++) {
+		one.zero = s->zero;
 		one.micro_batch = size[i];
-		good = is_far(&one, out, &far) &&
-		       (far || search_one(&one, out));
+		good = search_near(&one, out, &far);
+		for (int z = 0; s->zero < 0 && !far && z <= 3 && good; z++) {
+			one.zero = z;
+			good = search_near(&one, out, &pair_far);
+		}
 	}
 	return good;
 }
