@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ends the process with a reason, whatever its other threads are doing. */
 #include <errno.h>
+#include <popt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -3,11 +3,12 @@
 #ifndef DICOMM_PERFTEST_BASE_FAILURE_H
 #define DICOMM_PERFTEST_BASE_FAILURE_H
 
-#include <popt.h>
 #include <signal.h>
 #include <stdbool.h>
 
 #include "dicomm.h"
+
+struct poptContext_s; /* what poptContext points to */
 
 /* The exit statuses of nccl-tests; scripts know them. */
 enum failure_status {
@@ -56,7 +57,8 @@ int failure_refuse(const char *mode, const char *what, const char *value,
 		   const char *why);
 /* Refuses an unknown option, which poptGetNextOpt() has returned, or an
  * argument too many. Returns FAILURE_NONE if there is neither. */
-int failure_refuse_rest(const char *mode, poptContext context, int option);
+int failure_refuse_rest(const char *mode, struct poptContext_s *context,
+			int option);
 
 #define CHECK_DICOMM(comm, call)                                        \
 	do {                                                            \

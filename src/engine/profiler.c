@@ -70,6 +70,7 @@ static bool open_nvtx(void)
 static bool open_roctx(void)
 {
 	static const char *const names[] = {"librocprofiler-sdk-roctx.so.1",
+					    "librocprofiler-sdk-roctx.so.0",
 					    "libroctx64.so.4", NULL};
 	void *library = open_first(names);
 
@@ -95,6 +96,10 @@ static void open_once(void)
 	if (!named && !getenv("NVTX_INJECTION64_PATH"))
 		return;
 	there = !strcmp(which, "roctx") ? open_roctx() : open_nvtx();
+	if (!named && !there)
+		log_info("NVTX_INJECTION64_PATH is set, but neither "
+			 "libnvtx3interop.so.1 nor libnvToolsExt.so.1 can be "
+			 "opened; a profiler sees no operations");
 	if (named && !there)
 		log_warn("DICOMM_RANGES: %s: its library cannot be opened; "
 			 "there are no ranges",

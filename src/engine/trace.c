@@ -342,7 +342,6 @@ static void open_once(void)
 	int error = 0;
 	bool first;
 
-	fork_add(FORK_TRACE, forked);
 	fork_lock(FORK_TRACE);
 	first = !out.opened;
 	out.opened = true;
@@ -350,9 +349,9 @@ static void open_once(void)
 		error = open_file(path, sizeof(path));
 		out.on = !error;
 	}
-	fork_unlock(FORK_TRACE);
 	if (out.on)
 		trace_on = true;
+	fork_unlock(FORK_TRACE);
 	if (error)
 		log_warn("DICOMM_TRACE %s: %s: %s; nothing is traced",
 			 config_string(CONFIG_TRACE), path, strerror(error));
@@ -364,6 +363,7 @@ dicomm_result_t trace_open(struct dicomm_comm *comm)
 {
 	bool file = *config_string(CONFIG_TRACE);
 
+	fork_add(FORK_TRACE, forked);
 	if (profiler_open())
 		ranges = trace_on = true;
 	if (!file)

@@ -27,8 +27,9 @@ build() { # SOURCE LIBRARY ARGUMENT...
 }
 
 perf() { # ARGUMENT...
-	timeout 60 ./dicomm-perf "$@" --ranks 2 -n 3 -w 0 >"$out/perf" 2>&1 ||
-		fail "dicomm-perf $*: $(tail -n 5 "$out/perf")"
+	timeout 60 ./dicomm-perf "$@" --ranks 2 -n 3 -w 0 >"$out/table" \
+		2>"$out/perf" ||
+		fail "dicomm-perf $*: $(tail -n 5 "$out/table" "$out/perf")"
 }
 
 # ---- ROCTX, and a library that is not there ----
@@ -41,7 +42,7 @@ static void say(const char *what, const char *name, unsigned long long id)
 {
 	char line[256];
 	int n = snprintf(line, sizeof(line), "%s %s %llu\n", what, name, id);
-	if (write(STDOUT_FILENO, line, (size_t)n) != n)
+	if (write(STDERR_FILENO, line, (size_t)n) != n)
 		abort();
 }
 unsigned long long roctxRangeStartA(const char *name)

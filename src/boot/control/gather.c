@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An all-gather through the hub: receive all parts, send the whole. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +95,7 @@ static struct conn_shared *make_frames(const struct gather *g,
 		frame_begin(&out, FRAME_GATHERED);
 		frame_put_u64(&out, g->number);
 		frame_put_bytes(&out, whole + at, n);
+		assert(!out.bad);
 		memcpy(data + len, out.data, out.len);
 		len += out.len;
 	}

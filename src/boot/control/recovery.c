@@ -2,6 +2,7 @@
 /* The recovery sockets: listening, probing, and serving an id. */
 #include "src/boot/control/recovery.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -383,6 +384,7 @@ static bool send_probe(struct probe *b)
 	auth_random(b->nonce, sizeof(b->nonce));
 	frame_begin(&out, FRAME_PROBE);
 	frame_put_bytes(&out, b->nonce, sizeof(b->nonce));
+	assert(!out.bad);
 	b->asked = true;
 	return send(b->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) ==
 	       (ssize_t)out.len;
