@@ -19,6 +19,13 @@ int memory_in_flight(int at, int stages, int micro_batches,
 	return most;
 }
 
+int memory_again(int at, int in_flight, enum plan_schedule schedule)
+{
+	if (schedule != PLAN_ZB_H1)
+		return 0;
+	return at + 1 < in_flight ? at + 1 : in_flight;
+}
+
 static double total_of(const struct memory *m, enum plan_overlap overlap)
 {
 	double state = m->weights + m->gradients + m->optimizer + m->reserved;
@@ -32,7 +39,7 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 	       bool recompute, int at, int stages, int micro_batches,
 	       const struct plan *p, struct memory *out)
 {
-	int replicas = p->pipelines, zero = p->zero;
+	int replicas = p->pipelines, zero = p->zero, again;
 	const struct fleet_type *type =
 		&j->fleet.type[j->fleet.kind[t->kind].type];
 	double params = table_params(t, first, last), state[3];
@@ -44,17 +51,15 @@ void memory_of(const struct job *j, const struct table *t, int first, int last,
 	out->optimizer = state[2] * (zero >= 1 ? spread : params);
 	out->in_flight = memory_in_flight(at, stages, micro_batches,
 					  p->schedule, p->ahead);
+	again = memory_again(at, out->in_flight, p->schedule);
 	/* Computed again, a unit needs all of its activations, one unit at a
-	 * time. */
-	out->work = table_work(t, first, last, recompute);
+	 * time, unless those of all stay. */
+	out->work = table_work(t, first, last, recompute && !again);
 	if (recompute) {
 		out->activations =
 			out->in_flight * (t->kept[last + 1] - t->kept[first]);
-		/* What was computed again stays until weights' gradients. */
-		if (p->schedule == PLAN_ZB_H1)
-			out->activations +=
-				(at < out->in_flight ? at : out->in_flight) *
-				(t->active[last + 1] - t->active[first] -
+		out->activations +=
+			again * (t->active[last + 1] - t->active[first] -
 				 t->kept[last + 1] + t->kept[first]);
 	} else {
 		out->activations = out->in_flight *

@@ -31,5 +31,9 @@ void memory_join(struct memory *in, int chunks, int at, int teams,
  * GPipe all. */
 int memory_in_flight(int at, int stages, int micro_batches,
 		     enum plan_schedule schedule, int ahead);
+/* Of these, with recomputation: those that are computed again and stay whole
+ * until the gradients of weights, which ZB-H1 puts off by `at` backward passes;
+ * else none. */
+int memory_again(int at, int in_flight, enum plan_schedule schedule);
 
 #endif

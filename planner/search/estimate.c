@@ -79,6 +79,7 @@ static void set_stage(struct drafting *g, struct layers_stage *s,
 	s->route = g->experts > 1 ? g->route[at] : 0;
 	s->in_flight =
 		memory_in_flight(at, l->teams, most, g->schedule, g->ahead);
+	s->again = memory_again(at, s->in_flight, g->schedule);
 	s->extra = 0;
 }
 

@@ -21,19 +21,20 @@ static bool fits(const struct layers_stage *s, int first, int end,
 		 bool recompute)
 {
 	const struct table *t = s->table;
-	double bytes, experts;
+	double bytes, experts, kept, active;
 
 	if (end == first)
 		return true;
 	experts = table_experts(t, first, end - 1);
 	bytes = s->state * (table_params(t, first, end - 1) - experts) +
 		s->expert_state * experts +
-		table_work(t, first, end - 1, recompute);
-
+		table_work(t, first, end - 1, recompute && !s->again);
+	kept = t->kept[end] - t->kept[first];
+	active = t->active[end] - t->active[first];
 	if (recompute)
-		bytes += s->in_flight * (t->kept[end] - t->kept[first]);
+		bytes += s->in_flight * kept + s->again * (active - kept);
 	else
-		bytes += s->in_flight * (t->active[end] - t->active[first]);
+		bytes += s->in_flight * active;
 	return bytes <= s->memory;
 }
 

@@ -16,7 +16,7 @@ struct layers_stage {
 	double state;        /* bytes of a parameter */
 	double expert_state; /* of one of experts */
 	double route; /* seconds of each pass of a unit with experts, beside */
-	int in_flight;
+	int in_flight, again; /* micro-batches (planner/cost/memory.h) */
 	/* Found: */
 	int first, last;
 	bool recompute;

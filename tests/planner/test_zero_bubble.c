@@ -156,9 +156,23 @@ static void note(const char *text, void *ctx)
 	snprintf(ctx, 512, "%s", text);
 }
 
+/* Micro-batches whose backward pass is over in stage s, but for gradients of
+ * weights, at most: B(j) is followed by W(j - s). */
+static int most_put_off(int s, int m)
+{
+	int now = 0, most = 0;
+
+	for (int j = 0; j < m; j++) {
+		if (++now > most)
+			most = now;
+		now -= j >= s;
+	}
+	return most;
+}
+
 START_TEST(gradients_of_weights_are_put_off_where_memory_is)
 {
-	struct cost plain, late;
+	struct cost plain, late, all;
 	char said[512] = "";
 	struct plan p;
 	struct job j;
@@ -182,16 +196,25 @@ START_TEST(gradients_of_weights_are_put_off_where_memory_is)
 		ck_assert_double_lt(b->weight, 0.5 * b->backward);
 	}
 	cost_free(&plain);
-	cost_free(&late);
 	/* Computed again, and kept until then. */
 	for (int s = 0; s < 4; s++)
 		p.pipeline[0].stage[s].recompute = true;
-	ck_assert(cost_of(&j, &p, NULL, NULL, &late));
-	for (int s = 1; s < 3; s++)
-		ck_assert_double_gt(
-			late.pipeline[0].stage[s].memory.activations,
-			late.pipeline[0].stage[s - 1].memory.activations);
+	ck_assert(cost_of(&j, &p, NULL, NULL, &plain));
+	p.schedule = PLAN_GPIPE;
+	ck_assert(cost_of(&j, &p, NULL, NULL, &all));
+	p.schedule = PLAN_ZB_H1;
+	for (int s = 0; s < 4; s++) {
+		double active =
+			late.pipeline[0].stage[s].memory.activations / 4;
+		double kept = all.pipeline[0].stage[s].memory.activations / 16;
+
+		ck_assert_double_eq_tol(
+			plain.pipeline[0].stage[s].memory.activations,
+			4 * kept + most_put_off(s, 16) * (active - kept), 1);
+	}
+	cost_free(&plain);
 	cost_free(&late);
+	cost_free(&all);
 	p.overlap = PLAN_BLOCKING;
 	ck_assert_int_eq(check_plan(&j, &p, note, said), 1);
 	ck_assert_ptr_nonnull(strstr(said, "overlap: none: wanted send, p2p or "
@@ -230,6 +253,30 @@ START_TEST(a_search_finds_such_plans)
 }
 END_TEST
 
+/* What a stage computes again has to fit, too. */
+START_TEST(a_search_finds_them_where_memory_is_scarce)
+{
+	static const char scarce[] =
+		"{\"nodes\": [{\"count\": 4, \"ranks\": 1, \"gbit_per_s\": 100,"
+		" \"device\": \"x\"}],"
+		" \"devices\": {\"x\": {\"tflops\": 100, \"memory_gib\": 34}}}";
+	struct job j;
+	struct search s = {.job = &j,
+			   .space = SEARCH_AUTO,
+			   .schedule = PLAN_ZB_H1,
+			   .overlap = PLAN_OVERLAP_P2P,
+			   .rounds = 4,
+			   .seed = 1,
+			   .jobs = 1};
+	struct search_found f;
+
+	desk_job(&j, scarce, model, 2048, 16);
+	ck_assert(search_run(&s, &f));
+	search_free(&f);
+	job_close(&j);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("planner: zero bubble");
@@ -239,6 +286,7 @@ int main(void)
 	tcase_add_test(t, times_are_those_of_another_simulation);
 	tcase_add_test(t, gradients_of_weights_are_put_off_where_memory_is);
 	tcase_add_test(t, a_search_finds_such_plans);
+	tcase_add_test(t, a_search_finds_them_where_memory_is_scarce);
 	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
 	return runner_main(s);
