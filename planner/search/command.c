@@ -2,6 +2,7 @@
 /* The command `search`. */
 #include "planner/search/command.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,22 +96,44 @@ static bool write_json(json_t *j, const char *file)
 	return good;
 }
 
-/* All that were asked for. A plan of an earlier search that would stay beside
- * them, where fewer were found, is removed. */
+/* What a search has written, which nobody else's file says of itself. */
+static bool is_found(const char *file)
+{
+	json_t *j = json_load_file(file, 0, NULL);
+	bool found = json_object_get(j, "found") != NULL;
+
+	json_decref(j);
+	return found;
+}
+
+static void remove_found(const char *file)
+{
+	if (!is_found(file))
+		return;
+	if (!unlink(file))
+		input_complain("%s: removed: a plan of an earlier search",
+			       file);
+	else if (errno != ENOENT)
+		input_complain("%s: could not be removed: %m", file);
+}
+
+/* All that were asked for. With several, plans of an earlier search that would
+ * stay beside them are removed. */
 static bool write_plans(const struct options *o, const struct job *job,
 			const struct search_found *f)
 {
+	int most = o->keep > 1 ? SEARCH_PLANS : 1;
 	bool good = true;
 
-	for (int n = 1; n <= o->keep && good; n++) {
+	for (int n = 1; n <= most && good; n++) {
 		char *file = name_plan(o->out, n);
 
 		if (!file)
 			return false;
-		if (n <= f->others + 1)
+		if (n <= o->keep && n <= f->others + 1)
 			good = write_json(found_json(o, job, f, n), file);
 		else
-			unlink(file);
+			remove_found(file);
 		free(file);
 	}
 	return good;

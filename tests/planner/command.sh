@@ -69,8 +69,6 @@ for schedule in 1f1b gpipe; do
 	done
 done
 # Several plans, the best one first, are those that a trial would run.
-echo stale >"$work/best.9.json"
-echo stale >"$work/best.8.json"
 run 0 search "$@" -g 96 -s 2048 --rounds 4 --seed 3 --keep 3 \
 	-o "$work/best.json"
 says "best.3.json, steps of"
@@ -83,11 +81,15 @@ for kept in best best.2 best.3; do
 	last=$step
 done
 cmp "$work/plan.json" "$work/best.json" || fail "--keep: another best plan"
+# Those of an earlier search do not stay beside them; what others wrote does.
+cp "$work/best.3.json" "$work/best.9.json"
+echo '{"version": 1}' >"$work/best.8.json"
 run 0 search "$@" -g 96 -s 2048 --symmetric --micro-batch 16 --keep 8 \
 	-o "$work/best.json"
 says "were wanted"
-[ ! -e "$work/best.8.json" ] || fail "a plan of an earlier search stayed"
-[ -e "$work/best.9.json" ] || fail "what was not to be written is gone"
+says "best.9.json: removed: a plan of an earlier search"
+[ ! -e "$work/best.9.json" ] || fail "a plan of an earlier search stayed"
+[ -e "$work/best.8.json" ] || fail "what no search has written is gone"
 run 6 search "$@" -g 96 -s 2048 --keep 3
 says "--keep: 3: wanted with --out"
 run 6 search "$@" -g 96 -s 2048 --keep 17 -o "$work/x.json"
