@@ -72,13 +72,13 @@ double model_split_params(const struct model *m, int unit);
 double model_expert_params(const struct model *m, int unit);
 /* Of the first, those that one token passes through. */
 double model_active_params(const struct model *m, int unit);
-/* Floating-point operations of a forward pass over so many sequences; of these
- * the ones of experts, which have as much to do as each other. */
+/* Floating-point operations of a forward pass over so many sequences. */
+double model_flops(const struct model *m, int unit, double sequences, int seq);
 /* Of these, those with a matrix of the model: as many as the gradients of its
  * weights take in the backward pass. */
 double model_matrix_flops(const struct model *m, int unit, double sequences,
 			  int seq);
-double model_flops(const struct model *m, int unit, double sequences, int seq);
+/* Of the first, those of experts, which have as much to do as each other. */
 double model_expert_flops(const struct model *m, int unit, double tokens);
 
 #endif
