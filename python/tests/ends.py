@@ -4,13 +4,17 @@
 DICOMM_TEST_ENDS is how often each way to end is shown, once by default.
 """
 
+import atexit
+import fcntl
 import os
 import re
+import resource
 import signal
 import time
 
 import hetero as training
 import ranks
+from dicomm_torch.hetero import ends, failures
 
 CASES = []
 ENDS = int(os.environ.get("DICOMM_TEST_ENDS", 1))
@@ -79,3 +83,48 @@ def _end_all(culprit, end):
                       culprit, end, seconds=60, during=launch)
     assert time.monotonic() - began < 60
     return every
+
+
+def _fork(store, rank, n):
+    inquest = failures.Inquest(store, rank, n, str, 1.0)
+    inquest.open()
+    pid = os.fork()
+    if pid == 0:
+        atexit._run_exitfuncs()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert not store.check([f"said/{rank}"])
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(10)
+            os._exit(0)
+        os.kill(pid, signal.SIGTERM)
+        assert os.waitpid(pid, 0)[1] == signal.SIGTERM
+    inquest.close()
+
+
+@case
+def a_process_that_a_rank_forks_ends_alone():
+    """Without a word to others, also by SIGTERM as soon as it is there."""
+    ranks.values(ranks.run(1, _fork, seconds=30))
+
+
+@case
+def an_end_is_seen_with_many_descriptors_open():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(3)
+    try:
+        process = ends._Process(pid)
+        first, process.fd = process.fd, fcntl.fcntl(
+            process.fd, fcntl.F_DUPFD_CLOEXEC, 1024)
+        os.close(first)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert process.end() == "ended with status 3", process.end()
+        os.close(process.fd)
+    finally:
+        os.waitpid(pid, 0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

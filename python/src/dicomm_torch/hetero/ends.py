@@ -73,7 +73,9 @@ class _Process:
 
     def end(self):
         """In words; None: it lives."""
-        if select.select([self.fd], [], [], 0)[0]:
+        poll = select.poll()  # select() takes descriptors below 1024 only
+        poll.register(self.fd, select.POLLIN)
+        if poll.poll(0):
             status = self.status()
             return "ended" if status is None else in_words(status)
         return None
@@ -187,16 +189,34 @@ def _watch(ends):
     if (signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
             or threading.current_thread() is not threading.main_thread()):
         return
-    signal.signal(signal.SIGTERM, _on_term)
     woken, end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    os.set_blocking(woken, True)
     other = signal.set_wakeup_fd(end, warn_on_full_buffer=False)
     if other == -1:
+        os.set_blocking(woken, True)
+        signal.signal(signal.SIGTERM, _on_term)
         threading.Thread(target=_listen, args=(woken,), daemon=True).start()
         return
+    # Somebody else listens, to whom _on_term would come too late.
     signal.set_wakeup_fd(other)
     os.close(woken)
     os.close(end)
+
+
+_forking = threading.local()
+
+
+def _hold():
+    """A SIGTERM to a process that is just forked would be told to its parent,
+    by the pipe that they share: it has to wait."""
+    _forking.mask = None
+    if signal.getsignal(signal.SIGTERM) is _on_term:
+        _forking.mask = signal.pthread_sigmask(
+            signal.SIG_BLOCK, [signal.SIGTERM])
+
+
+def _go_on():
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
 
 
 def _forget():
@@ -205,6 +225,8 @@ def _forget():
     if signal.getsignal(signal.SIGTERM) is _on_term:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
+    _go_on()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(before=_hold, after_in_parent=_go_on,
+                    after_in_child=_forget)

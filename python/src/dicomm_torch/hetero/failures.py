@@ -9,6 +9,7 @@ group, and then sees who does not. Who has ended on its own machine it knows.
 import atexit
 import contextlib
 import json
+import os
 import sys
 import time
 import weakref
@@ -134,11 +135,15 @@ class Inquest:
 
 
 _open = weakref.WeakSet()
+# A process that a rank forks ends without a word: the store is its parent's.
+os.register_at_fork(after_in_child=_open.clear)
 
 
 @atexit.register
 def _leave():
-    error = getattr(sys, "last_value", None)
+    # Where somebody types, it may be of any cell before.
+    error = (None if hasattr(sys, "ps1")
+             else getattr(sys, "last_value", None))
     for inquest in list(_open):
         with contextlib.suppress(Exception):
             inquest.leave(f"{type(error).__name__}: {error}" if error
