@@ -32,6 +32,9 @@ def _paced(plan):
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "full.json" and os.environ["RANK"] == "0":
         raise MemoryError("no room")
+    made = {}
+    if name == "state.json" and os.environ["RANK"] == "1":
+        made["optimizer"] = _Full
     slowed = name == "slow.json" and os.environ["RANK"] == "1"
     text = torch.randint(50, (plan.global_batch, training.gpt.TOKENS + 1),
                          generator=torch.Generator().manual_seed(1))
@@ -39,7 +42,12 @@ def _paced(plan):
                 50, layer_ms=LAYER_MS * (SLOWED if slowed else 1)),
             "loss": training.gpt.loss_of,
             "activation": (training.gpt.TOKENS, training.gpt.HIDDEN),
-            "batch": (text[:, :-1], text[:, 1:])}
+            "batch": (text[:, :-1], text[:, 1:]), **made}
+
+
+class _Full(torch.optim.SGD):
+    def step(self):
+        raise MemoryError("no room for states")
 
 
 def _plan(folder, name, predicted, *cuts):
@@ -66,6 +74,7 @@ def a_slow_plan_comes_out_behind_and_others_fail_alone():
         files = [_plan(folder, *plan) for plan in (
             ("dies.json", 0.1, 3), ("wide.json", 0.2, 2, 4),
             ("full.json", 0.3, 3), ("layers.json", 0.4, 7),
+            ("state.json", 0.4, 3),
             ("slow.json", 0.5, 3), ("even.json", 0.6, 3))]
         results = trial.Results(files, 2, os.path.join(folder, "results"))
         trial.on_this_machine(results, _paced, 2, limit_s=60, steps=2)
@@ -83,13 +92,14 @@ def a_slow_plan_comes_out_behind_and_others_fail_alone():
 
 
 def _check(results, said):
-    dies, wide, full, layers, slow, even = results.all
+    dies, wide, full, layers, state, slow, even = results.all
     assert results.ranking() == [even, slow], said
     assert min(slow.seconds) > 2 * min(even.seconds), said
     for result, words in ((dies, "rank 1"), (dies, "killed"),
                           (wide, "wants 3 ranks, and there are 2"),
                           (full, "rank 0"), (full, "MemoryError: no room"),
-                          (layers, "layers")):
+                          (layers, "layers"), (state, "rank 1 raised"),
+                          (state, "MemoryError: no room for states")):
         assert words in result.failed, f"{result.failed}\n{said}"
         assert words in said, said
     assert "the order is not as predicted" in said, said
@@ -112,12 +122,22 @@ def wrong_arguments_of_a_trial_are_told():
                  "vocab_size": 11}
         assert len(model(**sizes)(plan)["layers"]) == 6
         for key, value in (("vocab_size", 0), ("hidden_size", "8"),
-                           ("num_experts", 4), ("gated", True)):
+                           ("num_experts", 4), ("gated", True),
+                           ("head_dim", 5)):
             try:
                 model(**{**sizes, key: value})(plan)
             except ValueError as error:
                 assert f"config.json: {key}: {value!r}" in str(error), error
             else:
                 raise AssertionError(f"{key}: {value!r} was taken")
+        path = os.path.join(folder, "list.json")
+        with open(path, "w") as out:
+            json.dump([], out)
+        try:
+            trial.Model(path)
+        except ValueError as error:
+            assert "list.json: list: wanted an object" in str(error), error
+        else:
+            raise AssertionError("a list was taken")
     finally:
         shutil.rmtree(folder)

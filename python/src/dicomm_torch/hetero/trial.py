@@ -147,8 +147,14 @@ class Rank:
             except Exception as error:
                 raise inquest.hold(
                     error, dist.group.WORLD._communicator.abort) from error
-            result.seconds = _steps(result.plan, made, self._steps,
-                                    self._warm_up, self._limit_s)
+            try:
+                result.seconds = _steps(result.plan, made, self._steps,
+                                        self._warm_up, self._limit_s)
+            except (StageError, PlanError):
+                raise
+            except Exception as error:  # of the optimizer, or no memory
+                raise inquest.hold(
+                    error, dist.group.WORLD._communicator.abort) from error
         except StageError as error:
             result.failed = str(error)
             return error.gone
@@ -190,11 +196,10 @@ def _child(results, model, folder, rank, ranks, options):
         return 1
 
 
-def _start(results, model, folder, ranks, options):
-    """{process: rank}."""
+def _start(started, results, model, folder, ranks, options):
+    """Adds {process: rank}."""
     sys.stdout.flush()
     sys.stderr.flush()
-    started = {}
     for rank in range(ranks):
         pid = os.fork()
         if pid == 0:
@@ -206,32 +211,54 @@ def _start(results, model, folder, ranks, options):
                 sys.stderr.flush()
                 os._exit(status)
         started[pid] = rank
-    return started
+
+
+def _ended(pid):
+    """As waitpid() has it, but the process stays: the others see how it ended
+    until it is reaped. None: it lives."""
+    told = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if told is None:
+        return None
+    exited = told.si_code == os.CLD_EXITED
+    return told.si_status << 8 if exited else told.si_status
 
 
 def _await(started, limit_s):
     """Until all have ended: how the first one did that failed, in words, or
     None. The others then have END_S to agree on who it was, and end."""
-    end, failed = time.monotonic() + limit_s, None
-    while started:
-        for pid in list(started):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if not done:
+    end, failed, left = time.monotonic() + limit_s, None, dict(started)
+    while left:
+        for pid in list(left):
+            status = _ended(pid)
+            if status is None:
                 continue
-            rank = started.pop(pid)
+            rank = left.pop(pid)
             if status and failed is None:
                 failed = f"rank {rank} {in_words(status)}"
                 end = min(end, time.monotonic() + END_S)
         if time.monotonic() > end + END_S:
-            raise RuntimeError(f"processes {sorted(started)} do not end,"
+            raise RuntimeError(f"processes {sorted(left)} do not end,"
                                " though they were killed")
         if time.monotonic() > end:
-            failed = failed or (f"ranks {sorted(started.values())} were not"
+            failed = failed or (f"ranks {sorted(left.values())} were not"
                                 f" through after {limit_s:g} s")
-            for pid in started:
+            for pid in left:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
     return failed
+
+
+def _reap(started):
+    """Nobody is left, however the job ended."""
+    end = time.monotonic() + END_S
+    for pid in started:
+        os.kill(pid, signal.SIGKILL)
+    while started and time.monotonic() < end:
+        for pid in list(started):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                del started[pid]
+        if started:
+            time.sleep(0.01)
 
 
 def on_this_machine(results, model, ranks, limit_s=120.0, **options):
@@ -244,9 +271,12 @@ def on_this_machine(results, model, ranks, limit_s=120.0, **options):
         while results.left():
             left, life = len(results.left()), os.path.join(folder, "life")
             os.mkdir(life)
-            failed = _await(
-                _start(results, model, life, ranks, options),
-                left * (limit_s + START_S + END_S))
+            started = {}
+            try:
+                _start(started, results, model, life, ranks, options)
+                failed = _await(started, left * (limit_s + START_S + END_S))
+            finally:
+                _reap(started)
             shutil.rmtree(life)
             results.read()
             if failed:
