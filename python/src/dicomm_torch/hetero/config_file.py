@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -36,16 +37,16 @@ def _plain(table, file, tokens):
                              " integer from 1 on")
         return table[key]
 
+    hidden, vocabulary = size("hidden_size"), size("vocab_size")
+    heads, inner = size("num_attention_heads"), size("intermediate_size")
     for key, plain in (("num_experts", 0), ("gated", False),
                        ("tie_word_embeddings", False),
-                       ("num_key_value_heads", table.get(
-                           "num_attention_heads"))):
+                       ("num_key_value_heads", heads),
+                       ("head_dim", hidden // heads)):
         if table.get(key, plain if key != "gated" else True) != plain:
             raise ValueError(
                 f"{file}: {key}: {table.get(key, True)!r}: wanted {plain!r},"
                 " a model_type, or --layers")
-    hidden, vocabulary = size("hidden_size"), size("vocab_size")
-    heads, inner = size("num_attention_heads"), size("intermediate_size")
     return {
         "layers": [
             lambda: nn.Embedding(vocabulary, hidden),
@@ -76,6 +77,9 @@ class Model:
                 self._table = json.load(text)
             except ValueError as error:
                 raise ValueError(f"{file}: no JSON: {error}") from None
+        if not isinstance(self._table, dict):
+            raise ValueError(f"{file}: {type(self._table).__name__}: wanted"
+                             " an object")
         kind = self._table.get("dtype", self._table.get("torch_dtype"))
         self._compute = (getattr(torch, kind)
                          if kind in ("bfloat16", "float16") else None)
@@ -101,6 +105,7 @@ def load_layers(place):
     if not file or spec is None:
         raise ValueError(f"--layers: {place!r}: wanted FILE.py:FUNCTION")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as dataclasses and pickle want it
     spec.loader.exec_module(module)
     if not callable(getattr(module, name, None)):
         raise ValueError(f"--layers: {place!r}: {file} has no function"

@@ -60,28 +60,32 @@ class Results:
     def __init__(self, files, ranks, path):
         self.all = [Result(file) for file in files]
         self._path = path
+        # A file of another run is none of an earlier life of this one.
+        self._run = os.environ.get("TORCHELASTIC_RUN_ID", "")
         for result in self.all:
             if result.open and result.ranks > ranks:
                 result.failed = (f"wants {result.ranks} ranks, and there are"
                                  f" {ranks}")
 
     def state(self):
-        return [{"plan": result.file, "predicted_s": result.predicted,
+        return [{"plan": result.file, "run": self._run,
+                 "predicted_s": result.predicted,
                  "measured_s": result.measured, "steps_s": result.seconds,
                  "failed": result.failed, "begun": result.begun}
                 for result in self.all]
 
     def take(self, state):
         """What an earlier life of the job has found out."""
-        if [kept["plan"] for kept in state] != [r.file for r in self.all]:
+        if [(kept["plan"], kept["run"]) for kept in state] != [
+                (result.file, self._run) for result in self.all]:
             return
         for result, kept in zip(self.all, state):
             result.seconds = kept["steps_s"]
             result.failed, result.begun = kept["failed"], kept["begun"]
 
     def read(self):
-        with contextlib.suppress(OSError, ValueError), open(
-                self._path) as text:
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError), \
+                open(self._path) as text:
             self.take(json.load(text))
 
     def write(self):
