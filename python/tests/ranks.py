@@ -116,6 +116,10 @@ def run(n, function, *arguments, seconds=120, during=None):
         for rank in ranks:
             rank.read()
     finally:
+        for rank in ranks:
+            if rank.seconds is None:  # during() has raised
+                os.kill(rank.pid, signal.SIGKILL)
+                rank.reap(0)
         shutil.rmtree(folder, ignore_errors=True)
     return ranks
 
