@@ -240,8 +240,9 @@ struct accel_graphs {
 				    void (*gone)(void *ctx), void *ctx,
 				    struct accel_stop **out);
 	/* What `to` captures from now on comes behind what `from` has captured,
-	 * as after an event. One capture records both. */
-	dicomm_result_t (*follow)(int index, void *to, void *from);
+	 * as after an event. One capture records both. `only`: what `from` has
+	 * captured comes behind all that `to` has already. */
+	dicomm_result_t (*follow)(int index, void *to, void *from, bool only);
 	/* Free a stop whose graph is gone. */
 	void (*stop_free)(struct accel_stop *stop);
 	/* Returns true while a replay waits there. */

@@ -625,7 +625,7 @@ static void add_gates(struct graph_call *call)
 }
 
 /* Streams of a gate meet there: the first of them comes behind the others, or
- * then these behind it. */
+ * then these behind its stop, and so behind all that they have captured. */
 static dicomm_result_t meet(const struct graph_call *call,
 			    const struct gate *gate, bool behind)
 {
@@ -639,7 +639,7 @@ static dicomm_result_t meet(const struct graph_call *call,
 			continue;
 		status = gate->graphs->follow(
 			gate->index, behind ? item->native : gate->stream,
-			behind ? gate->stream : item->native);
+			behind ? gate->stream : item->native, behind);
 	}
 	return status;
 }

@@ -33,8 +33,8 @@
 		void (*gone)(void *ctx), void *ctx, struct accel_stop **out),  \
 	       gpu_graph_stop_add, index, native, order, gone, ctx, out)       \
 	GPU_BY(kind, dicomm_result_t, follow,                                  \
-	       (int index, void *to, void *from), gpu_graph_follow, index, to, \
-	       from)                                                           \
+	       (int index, void *to, void *from, bool only), gpu_graph_follow, \
+	       index, to, from, only)                                          \
 	static const struct accel_graphs kind##_graphs = {                     \
 		.captured = kind##_accel_captured,                             \
 		.stop_add = kind##_accel_stop_add,                             \

@@ -308,14 +308,16 @@ static int reached_nodes(struct gpu_driver *gpu, void *stream, void **nodes,
 	return 0;
 }
 
-static int follow(struct gpu_driver *gpu, void *to, void *from)
+static int follow(struct gpu_driver *gpu, void *to, void *from, bool only)
 {
 	void *old[FEW_NODES], *nodes[FEW_NODES];
 	size_t nold, n, more = 0;
-	int error = reached_nodes(gpu, to, old, &nold);
+	int error = reached_nodes(gpu, from, nodes, &n);
 
+	if (!error && only)
+		return gpu->api.capture_follow(to, nodes, n, FOLLOW_ONLY);
 	if (!error)
-		error = reached_nodes(gpu, from, nodes, &n);
+		error = reached_nodes(gpu, to, old, &nold);
 	for (size_t i = 0; !error && i < n; i++) {
 		bool again = false;
 
@@ -330,7 +332,7 @@ static int follow(struct gpu_driver *gpu, void *to, void *from)
 }
 
 dicomm_result_t gpu_graph_follow(struct gpu_driver *gpu, int index, void *to,
-				 void *from)
+				 void *from, bool only)
 {
 	void *behind = NULL, *before = NULL;
 	bool fits;
@@ -341,6 +343,6 @@ dicomm_result_t gpu_graph_follow(struct gpu_driver *gpu, int index, void *to,
 	if (!error)
 		error = gpu->stream_open(index, from, &before, &fits);
 	if (!error)
-		error = follow(gpu, behind, before);
+		error = follow(gpu, behind, before, only);
 	return gpu_device_done(gpu, error, index, "an edge of a graph");
 }

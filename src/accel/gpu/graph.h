@@ -23,7 +23,7 @@ dicomm_result_t gpu_graph_stop_add(struct gpu_driver *gpu, int index,
 				   void (*gone)(void *ctx), void *ctx,
 				   struct accel_stop **out);
 dicomm_result_t gpu_graph_follow(struct gpu_driver *gpu, int index, void *to,
-				 void *from);
+				 void *from, bool only);
 void gpu_graph_stop_free(struct accel_stop *stop);
 bool gpu_graph_stop_reached(const struct accel_stop *stop);
 void gpu_graph_stop_release(struct accel_stop *stop);
