@@ -91,9 +91,9 @@
  *    come to it, and all go on when it has ended.
  *  - Refused are (ERR_UNSUPPORTED): groups with a stream that is captured and
  *    one that is not, or with captured calls from two captures or of two
- *    communicators on one device, redistributions, one-sided operations,
- *    receives with a status, drivers before CUDA 11.3 and ROCm 5.3; and all
- *    with DICOMM_GRAPH=off.
+ *    communicators on one device, or from two streams if some of them go by
+ *    islands; redistributions, one-sided operations, receives with a status,
+ *    drivers before CUDA 11.3 and ROCm 5.3; and all with DICOMM_GRAPH=off.
  *  - A thread of the library looks for replays as long as there are graphs. On
  *    CUDA before 11.7 and on HIP, the wait of a replay is a host function,
  *    which holds up other host functions.

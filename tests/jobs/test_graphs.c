@@ -2,14 +2,17 @@
 /* Calls that are captured into graphs of mocked CUDA and HIP, and replayed. */
 #include <check.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/cast.h"
 #include "tests/support/gpu.h"
 #include "tests/support/runner.h"
 #include "tests/support/wakeups.h"
 
+#define OWN ".libs/dicomm/compat/libnccl.so.2"
 #define REPLAYS 1000
 #define SHORT 60
 
@@ -659,15 +662,15 @@ static void refuse_group(const struct numbers *n, dicomm_comm_t a, void *first,
 	JOB_REFUSED(dicomm_group_end(), DICOMM_ERR_UNSUPPORTED, words);
 }
 
-/* Neither would begin: a graph may come to one stop behind the other. */
-static void two_of_a_device(struct job_rank *me, struct gadget *g)
+/* Of two communicators on one stream, or of one on two streams of a capture */
+static void refuse_fork(struct job_rank *me, struct gadget *g,
+			dicomm_comm_t other, const char *words)
 {
+	bool beside = other == me->comm;
 	struct gadget side;
-	dicomm_comm_t two;
 	struct numbers n;
 	void *graph, *fork, *join;
 
-	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &two, NULL));
 	use(g);
 	numbers_alloc(&n, g);
 	gadget_open(&side, g->name);
@@ -676,8 +679,8 @@ static void two_of_a_device(struct job_rank *me, struct gadget *g)
 	DRIVER(api.begin(g->native, RELAXED));
 	DRIVER(api.event_record(fork, g->native));
 	DRIVER(api.event_wait(side.native, fork, 0));
-	refuse_group(&n, me->comm, g->native, two, g->native,
-		     "from two communicators");
+	refuse_group(&n, me->comm, g->native, other,
+		     beside ? side.native : g->native, words);
 	DRIVER(api.event_record(join, side.native));
 	DRIVER(api.event_wait(g->native, join, 0));
 	DRIVER(api.end(g->native, &graph));
@@ -686,7 +689,48 @@ static void two_of_a_device(struct job_rank *me, struct gadget *g)
 	DRIVER(api.event_destroy(join));
 	gadget_close(&side);
 	numbers_free(&n, g);
+}
+
+/* Neither would begin: a graph may come to one stop behind the other. */
+static void two_of_a_device(struct job_rank *me, struct gadget *g)
+{
+	dicomm_comm_t two;
+
+	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &two, NULL));
+	refuse_fork(me, g, two, "from two communicators");
 	JOB_TRY(dicomm_comm_destroy(two));
+}
+
+/* Of calls by islands, each has stops of its own on its stream. All-reduces
+ * share memory for sums, which unequal islands need. */
+static void by_islands(struct job_rank *me, struct gadget *g)
+{
+	dicomm_comm_t first = me->comm;
+	struct numbers a, b;
+	struct recorded r;
+
+	/* The vendor's library wants the device of the thread. */
+	use(g);
+	JOB_TRY(dicomm_comm_split(first, 0, me->rank, &me->comm, NULL));
+	refuse_fork(me, g, me->comm, "from two streams, and some go by");
+	numbers_alloc(&a, g);
+	numbers_alloc(&b, g);
+	DRIVER(api.begin(g->native, RELAXED));
+	sum(me, &a, g->native);
+	sum(me, &b, g->native);
+	record_end(&r, g);
+	for (int i = 0; i < 10; i++) {
+		numbers_set(&a, g, i + me->rank);
+		numbers_set(&b, g, 7 * i + me->rank);
+		DRIVER(api.launch(r.exec, g->native));
+		numbers_check(&a, g, a.out, me->ranks, i, "the first");
+		numbers_check(&b, g, b.out, me->ranks, 7 * i, "the second");
+	}
+	recorded_free(&r);
+	numbers_free(&a, g);
+	numbers_free(&b, g);
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	me->comm = first;
 }
 
 /* Two captures at a time: neither waits for the other. */
@@ -777,6 +821,27 @@ START_TEST(a_captured_group_has_one_communicator_of_a_device)
 }
 END_TEST
 
+START_TEST(calls_by_islands_are_captured)
+{
+	static const char *const of[] = {"DICOMM_ISLAND",         "auto",
+					 "DICOMM_ISLAND_BYTES",   "0",
+					 "DICOMM_ISLAND_LIBRARY", "own:" OWN};
+
+	if (access(OWN, R_OK)) {
+		fprintf(stderr, "no %s: it is made with shared libraries\n",
+			OWN);
+		return;
+	}
+	for (int i = 0; i < 6; i += 2)
+		setenv(of[i], of[i + 1], 1);
+	cast_play(&(struct cast){.device = {"cuda:0", "cuda:1", other_kind()},
+				 .run = by_islands},
+		  3);
+	for (int i = 0; i < 6; i += 2)
+		unsetenv(of[i]);
+}
+END_TEST
+
 START_TEST(a_group_is_captured_as_a_whole)
 {
 	cast_play(&(struct cast){.device = {"cuda:0", other_kind()},
@@ -816,6 +881,12 @@ int main(void)
 			    0, vendors);
 	tcase_add_loop_test(tcase, a_captured_group_may_have_two_streams, 0,
 			    vendors);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("islands");
+	tcase_set_timeout(tcase, 100);
+	/* Three ranks want three devices. */
+	if (!real)
+		tcase_add_test(tcase, calls_by_islands_are_captured);
 	suite_add_tcase(suite, tcase);
 	return runner_main(suite);
 }
