@@ -94,6 +94,8 @@
  *    communicators on one device, or from two streams if some of them go by
  *    islands; redistributions, one-sided operations, receives with a status,
  *    drivers before CUDA 11.3 and ROCm 5.3; and all with DICOMM_GRAPH=off.
+ *  - A captured call by islands that needs memory for sums keeps it until the
+ *    communicator ends; only all-reduces on one stream share it.
  *  - A thread of the library looks for replays as long as there are graphs. On
  *    CUDA before 11.7 and on HIP, the wait of a replay is a host function,
  *    which holds up other host functions.

@@ -14,6 +14,7 @@ struct island_scratch {
 	uint8_t *at;
 	size_t bytes;
 	bool captured; /* of a call in a graph */
+	bool shared;   /* by calls that come one after the other */
 	struct island_scratch *next;
 };
 
@@ -49,17 +50,30 @@ static dicomm_result_t take_memory(const struct dicomm_comm *comm, size_t bytes,
 	return status;
 }
 
+/* What a captured call has between the stops of its graph is its own, for it is
+ * replayed beside others. But an all-reduce uses its scratch only while it is
+ * at a stop, and those on one stream come one after the other. */
+static bool is_shared(const struct job *j)
+{
+	return !j->captured || j->coll == COLL_ALLREDUCE;
+}
+
+static bool fits(const struct island_scratch *s, const struct job *j,
+		 size_t bytes)
+{
+	return s->bytes >= bytes && s->stream == j->stream && s->shared &&
+	       s->captured == j->captured && is_shared(j);
+}
+
 /* Earlier calls on the stream use what it has; so it is kept where it has to
- * grow, by half of all at least. A captured call is replayed beside others, so
- * it has some of its own. */
+ * grow, by half of all at least. */
 dicomm_result_t island_job_scratch(struct job *j, size_t bytes)
 {
 	struct island_scratch *s = j->is->scratch;
 	struct dicomm_comm *comm = j->is->comm;
 	void *at;
 
-	while (s && (j->captured || s->captured || s->stream != j->stream ||
-		     s->bytes < bytes))
+	while (s && !fits(s, j, bytes))
 		s = s->next;
 	if (!s) {
 		bytes = power_of_two(bytes);
@@ -73,8 +87,12 @@ dicomm_result_t island_job_scratch(struct job *j, size_t bytes)
 				    "island: no memory of %s for %zu bytes",
 				    comm->device, bytes);
 		}
-		*s = (struct island_scratch){j->stream, at, bytes, j->captured,
-					     j->is->scratch};
+		*s = (struct island_scratch){.stream = j->stream,
+					     .at = at,
+					     .bytes = bytes,
+					     .captured = j->captured,
+					     .shared = is_shared(j),
+					     .next = j->is->scratch};
 		j->is->scratch = s;
 	}
 	j->scratch = s->at;
