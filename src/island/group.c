@@ -237,6 +237,40 @@ static void run(struct group *g, struct item *items, struct wave_call *calls)
 	end_beside(g, &b);
 }
 
+/* One that was broken before they were held: an abort did not see the others,
+ * which would wait without it. */
+static struct dicomm_comm *broken_before(const struct group *g)
+{
+	/* See island_hold_abort(). */
+	atomic_thread_fence(memory_order_seq_cst);
+	for (size_t i = 0; i < g->n; i++)
+		if (fault_is(g->items[i].comm))
+			return g->items[i].comm;
+	return NULL;
+}
+
+/* The others break with it, and say why. */
+static void check_faults(struct group *g)
+{
+	struct dicomm_comm *cause = broken_before(g);
+	char text[512];
+
+	if (!cause)
+		return;
+	fault_text(cause, text, sizeof(text));
+	g->status = (dicomm_result_t)atomic_load(&cause->fault.status);
+	for (size_t i = 0; i < g->n; i++) {
+		struct dicomm_comm *comm = g->items[i].comm;
+
+		if (fault_is(comm))
+			continue;
+		log_error("%s was in one group with %s, which broke: %.300s",
+			  comm->name, cause->name, text);
+		fault_own(comm, g->status, -1);
+	}
+	fault_report(cause);
+}
+
 dicomm_result_t island_group_run(struct item *items, size_t n)
 {
 	struct group g = {.items = items, .n = n};
@@ -246,11 +280,12 @@ dicomm_result_t island_group_run(struct item *items, size_t n)
 
 	g.wave = calloc(n, sizeof(*g.wave));
 	island_hold_begin(&hold);
-	if (!room || !calls || !g.wave) {
+	check_faults(&g);
+	if (g.status == DICOMM_SUCCESS && (!room || !calls || !g.wave)) {
 		g.status = FAIL(DICOMM_ERR_NO_MEMORY,
 				"group: no memory for %zu calls", n);
 		break_all(&g);
-	} else {
+	} else if (g.status == DICOMM_SUCCESS) {
 		g.status = graph_captures(items, n, NULL, &g.captured);
 	}
 	/* What is refused is so before anything has begun. */

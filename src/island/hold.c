@@ -114,6 +114,9 @@ void island_hold_abort(struct dicomm_comm *comm)
 	const struct timespec nap = {0, 1000000};
 	uint64_t begin = clock_ms();
 
+	/* Either this finds who is inside, or who begins now finds the fault
+	 * (island_group_run). */
+	atomic_thread_fence(memory_order_seq_cst);
 	while (atomic_load(&comm->in_island) &&
 	       clock_ms() - begin < FAULT_NEWS_MS)
 		nanosleep(&nap, NULL);

@@ -1138,28 +1138,37 @@ END_TEST
 /* Two communicators in a group, which rank 0 does not call. Another thread of
  * rank 1 aborts one of them: that does not wait for the other, which nobody
  * would abort. */
-static void *abort_later(void *arg)
+static void abort_one(struct job_rank *me, int after_ms)
 {
-	struct job_rank *me = arg;
+	_Atomic int *called = job_board();
 	double begin;
 
-	job_sleep_ms(200);
+	while (atomic_load(called) < me->ranks - 1)
+		job_sleep_ms(1);
+	job_sleep_ms(after_ms);
 	begin = job_seconds();
 	JOB_TRY(dicomm_comm_abort(me->comm));
 	prompt_check("an abort", job_seconds() - begin, 0);
+}
+
+static void *abort_later(void *me)
+{
+	abort_one(me, 200);
 	return NULL;
 }
 
-static void abort_beside(struct job_rank *me)
+/* `first`: before the group has begun */
+static void abort_in_group(struct job_rank *me, bool first)
 {
 	static float a[1 << 16], b[1 << 16];
+	_Atomic int *called = job_board();
 	dicomm_result_t status, beside;
 	dicomm_comm_t other;
 	pthread_t thread;
 
 	join(me, me->arg);
 	JOB_TRY(dicomm_comm_split(me->comm, 0, me->rank, &other, NULL));
-	if (me->rank == 1)
+	if (me->rank == 1 && !first)
 		JOB_CHECK(!pthread_create(&thread, NULL, abort_later, me),
 			  "no thread");
 	if (me->rank) {
@@ -1168,6 +1177,9 @@ static void abort_beside(struct job_rank *me)
 					 DICOMM_SUM, me->comm, NULL));
 		JOB_TRY(dicomm_allreduce(b, b, 1 << 16, DICOMM_FLOAT32,
 					 DICOMM_SUM, other, NULL));
+		atomic_fetch_add(called, 1);
+		if (me->rank == 1 && first)
+			abort_one(me, 0);
 		status = dicomm_group_end();
 		JOB_CHECK(status == DICOMM_ERR_ABORTED ||
 				  status == DICOMM_ERR_REMOTE,
@@ -1179,7 +1191,7 @@ static void abort_beside(struct job_rank *me)
 			  "%d: \"%s\" does not say who aborted", (int)beside,
 			  dicomm_get_last_error(other));
 	}
-	if (me->rank == 1)
+	if (me->rank == 1 && !first)
 		pthread_join(thread, NULL);
 	job_barrier();
 	JOB_TRY(dicomm_comm_destroy(other));
@@ -1187,12 +1199,22 @@ static void abort_beside(struct job_rank *me)
 	me->comm = NULL;
 }
 
+static void abort_beside(struct job_rank *me)
+{
+	abort_in_group(me, false);
+}
+
+static void abort_before(struct job_rank *me)
+{
+	abort_in_group(me, true);
+}
+
 START_TEST(an_abort_does_not_wait_for_others_of_a_group)
 {
 	const struct layout *l = &layouts[_i % 2];
 
 	job_run(&(struct job){
-		.run = abort_beside,
+		.run = _i < 4 ? abort_beside : abort_before,
 		.arg = (void *)(uintptr_t)l,
 		.ranks = l->ranks,
 		.bare = true,
@@ -1328,7 +1350,7 @@ int main(void)
 	tcase_set_timeout(tc, 400);
 	tcase_add_loop_test(tc, a_death_breaks_others_of_a_group_by_name, 0, 2);
 	tcase_add_loop_test(tc, an_abort_does_not_wait_for_others_of_a_group, 0,
-			    4);
+			    5);
 	tcase_add_loop_test(tc, a_time_out_names_who_stands_still, 0, 2);
 	tcase_add_test(tc, a_time_out_tells_of_unlike_groups);
 	suite_add_tcase(s, tc);
