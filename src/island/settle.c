@@ -91,10 +91,11 @@ dicomm_result_t island_settle_late(struct island *is, const char *hint)
 	int next = next_of(is), culprit;
 
 	snprintf(why, sizeof(why), "%s", log_last_error());
+	/* The chain comes last: what is too long loses its end. */
 	culprit = wait_chain_follow(comm, next, waited, chain, sizeof(chain));
 	return fault_raise(comm, DICOMM_ERR_TIMEOUT, culprit, true,
-			   "rank %d: %s: waiting for rank %d%s%s", comm->rank,
-			   why, next, chain, hint);
+			   "rank %d: %s%s: waiting for rank %d%s", comm->rank,
+			   why, hint, next, chain);
 }
 
 void island_settle_nap(long *ns)

@@ -99,7 +99,7 @@ static dicomm_result_t fail(const struct wave *w, struct island *is,
 	if (cause && !fault_is(comm)) {
 		fault_text(cause, text, sizeof(text));
 		status = (dicomm_result_t)atomic_load(&cause->fault.status);
-		log_error("%s was in one group with %s, which broke: %.400s%s",
+		log_error("%s was in one group with %s, which broke: %.300s%s",
 			  comm->name, cause->name, text,
 			  status == DICOMM_ERR_TIMEOUT ? SAME_GROUPS : "");
 	}
