@@ -394,7 +394,8 @@ static dicomm_result_t cut_up(struct run *r)
 	size_t copies = 1;
 
 	r->count = part_count(j);
-	/* Each piece of a part has an element, also of the last one. */
+	/* A part has as many elements as an island has pieces, also the last
+	 * one. */
 	r->parts = j->count / r->count + (j->count % r->count >= j->is->pieces);
 	/* A stream of the host does nothing inside an island. */
 	r->waits = r->parts == 1 || (j->stream && !j->is->comm->dev);
