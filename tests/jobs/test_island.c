@@ -33,6 +33,8 @@ static const struct layout {
 	{"2 and 2, in turns", 4, {0, 1, 0, 1}},
 	{"2, 1 and 3, mixed", 6, {2, 0, 1, 0, 2, 2}},
 	{"2, 2 and 2", 6, {0, 0, 1, 1, 2, 2}},
+	/* More shares than elements of short messages */
+	{"2 and four alone", 6, {0, 0, 1, 2, 3, 4}},
 };
 static const struct layout one_host = {"3 alone", 3, {0, 0, 0}};
 #define LAYOUTS (int)(sizeof(layouts) / sizeof(*layouts))
