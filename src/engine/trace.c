@@ -67,7 +67,9 @@ static void forked(void)
 		close(out.fd);
 	out.fd = -1;
 	out.n = 0;
-	out.on = ranges = trace_on = false;
+	out.on = false;
+	ranges = false;
+	trace_on = false;
 }
 
 /* Returns 0 or an errno. */
@@ -364,8 +366,10 @@ dicomm_result_t trace_open(struct dicomm_comm *comm)
 	bool file = *config_string(CONFIG_TRACE);
 
 	fork_add(FORK_TRACE, forked);
-	if (profiler_open())
-		ranges = trace_on = true;
+	if (profiler_open()) {
+		ranges = true;
+		trace_on = true;
+	}
 	if (!file)
 		return DICOMM_SUCCESS;
 	open_once();
