@@ -215,7 +215,7 @@ static const char *const unlike_words[][3] = {
 	{"library version", "has 12.3.4", "has " OWN_VERSION},
 	{"byte order", "has big", "has little"},
 	{"pointer size", "has 4", "has 8"},
-	{"build", "has control 77", "has control 8 plan 1 shm 3"},
+	{"build", "has control 77", "has control 8 plan 1 shm 3 window 2"},
 	{"number of ranks", "has 4", "has 3"},
 	{"setting", "DICOMM_SHM_SLOTS=64", "DICOMM_SHM_SLOTS=16"},
 };

@@ -12,9 +12,9 @@
 /* The version of the public interface, as in the version script. */
 #define ABI 1
 /* Increment a number when a change makes this build incompatible with the last
- * one: in the frames of the control plane, in plans, or in the layout of shared
- * memory. */
-#define FEATURES "control 8 plan 1 shm 3"
+ * one: in the frames of the control plane, in plans, in the layout of shared
+ * memory, or in messages to windows. */
+#define FEATURES "control 8 plan 1 shm 3 window 2"
 
 void (*rank_info_test_hook)(struct rank_info *info);
 
