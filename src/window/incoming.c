@@ -84,7 +84,13 @@ static dicomm_result_t deposit(struct dicomm_comm *comm, struct partner *from,
 	struct stage *st = NULL;
 
 	if (device_has_memory(comm->dev)) {
-		if (len > comm->dev->stage_bytes || from->in.peer->by_reference)
+		if (from->in.peer->by_reference)
+			return FAIL(DICOMM_ERR_INTERNAL,
+				    "windows: rank %d sent a message of %llu "
+				    "bytes, not a reference to them",
+				    from->in.peer->rank,
+				    (unsigned long long)len);
+		if (len > comm->dev->stage_bytes)
 			return FAIL(DICOMM_ERR_INTERNAL,
 				    "windows: rank %d sent a message of %llu "
 				    "bytes, for a staging buffer of %zu",
