@@ -2662,7 +2662,8 @@ dicomm_result_t dicomm_redistribute_free(dicomm_redistribute_t plan);
  *                                      collective
  * @retval DICOMM_ERR_UNSUPPORTED       a rank is on a device with memory of its
  *                                      own, to which bytes of a host rank would
- *                                      be staged, and refuses that: on all
+ *                                      be staged, and one of the two refuses
+ *                                      that: on all
  * @retval others                       as of a collective
  */
 dicomm_result_t dicomm_comm_window_register(dicomm_comm_t comm, void *buff,

@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/core/fault.h"
 #include "src/core/data_path.h"
+#include "src/core/member.h"
 #include "src/core/memory.h"
 #include "src/core/setup_call.h"
 #include "src/core/wait.h"
@@ -23,16 +24,18 @@
 static dicomm_result_t check_paths(const struct dicomm_comm *comm,
 				   const char *f)
 {
-	if (!device_has_memory(comm->dev) || !comm_never_stages(comm))
+	if (!device_has_memory(comm->dev))
 		return DICOMM_SUCCESS;
 	for (int r = 0; r < comm->ranks; r++)
 		if (comm->peers[r].has_peer_access &&
-		    comm->peers[r].neighbour->maps)
+		    comm->peers[r].neighbour->maps &&
+		    (comm_never_stages(comm) || comm->members[r].never_staged))
 			return FAIL(DICOMM_ERR_UNSUPPORTED,
 				    "%s: bytes of windows between %s and rank "
 				    "%d (host) pass through host memory, and "
 				    "staging of rank %d is never",
-				    f, comm->device, r, comm->rank);
+				    f, comm->device, r,
+				    comm_never_stages(comm) ? comm->rank : r);
 	return DICOMM_SUCCESS;
 }
 

@@ -56,12 +56,28 @@ static void refuse(struct job_rank *me, struct gadget *g)
 	puts_free(g, at);
 }
 
+/* Only the host rank refuses it. */
+static void refuse_alone(struct job_rank *me, struct gadget *g)
+{
+	dicomm_config_t config = DICOMM_CONFIG_INITIALIZER;
+
+	JOB_TRY(dicomm_comm_destroy(me->comm));
+	config.device = g->name;
+	config.staging = me->rank ? NULL : "never";
+	JOB_TRY(dicomm_comm_init_rank_config(&me->comm, me->ranks, job_id(),
+					     me->rank, &config));
+	refuse(me, g);
+}
+
 START_TEST(windows_of_devices_are_refused_where_nothing_is_staged)
 {
-	cast_play(&(struct cast){.device = {"host", "cuda:0"},
-				 .staging = "never",
-				 .run = refuse},
-		  2);
+	struct cast cast = {.device = {"host", "cuda:0"},
+			    .staging = "never",
+			    .run = refuse};
+
+	cast_play(&cast, 2);
+	cast.run = refuse_alone;
+	cast_play(&cast, 2);
 }
 END_TEST
 
