@@ -171,8 +171,15 @@ static enum schedule_result turn_operation(struct operation *op, bool *moved)
 
 static void operation_awaits(const struct operation *op, struct wait_for *f)
 {
+	const struct dicomm_comm *comm = op->comm;
+	enum call_function function = op->call.function;
+
 	f->peer = awaits(op->call.window);
-	f->sending = op->call.function != CALL_WAIT_SIGNAL;
+	f->sending = function != CALL_WAIT_SIGNAL;
+	/* The peer has done its part, and the device copies the bytes. */
+	if ((function == CALL_WAIT_SIGNAL || function == CALL_GET) &&
+	    f->peer >= 0 && comm->windows && partner_of(comm, f->peer)->lands)
+		f->peer = -1;
 }
 
 static void drop_operation(struct operation *op)

@@ -267,26 +267,30 @@ static dicomm_result_t deliver_all(struct dicomm_comm *comm, bool only_queued)
 	return status;
 }
 
-/* What the device of this rank still copies into its windows */
+/* What the device of this rank still copies into its windows. Its peers have
+ * done their part. */
 static dicomm_result_t land(struct dicomm_comm *comm)
 {
 	struct call call = {.function = CALL_WAIT_SIGNAL, .type = DICOMM_INT8};
 	struct wait_for f = {.comm = comm,
 			     .call = &call,
 			     .number = comm->stats.operations,
+			     .peer = -1,
 			     .alone = true,
 			     .lends = true};
 	const struct windows *all = comm->windows;
 
 	for (int i = 0; i < all->nknown; i++) {
+		const struct partner *from = partner_of(comm, all->known[i]);
+		uint64_t last = from->landings;
 		struct waiter w = {0};
 
-		f.peer = call.root = all->known[i];
-		while (partner_of(comm, f.peer)->lands) {
+		call.root = all->known[i];
+		while (from->lands &&
+		       device_stage_of(comm->dev, from, STAGE_WINDOW, last)) {
 			bool moved = false;
 
 			TRY(windows_look_at_device(comm, &moved));
-			TRY(incoming_turn(comm, f.peer, &moved));
 			TRY(wait_more(&w, &f));
 		}
 	}
@@ -348,8 +352,6 @@ static dicomm_result_t end_with_all(const struct deregistering *d)
 		status = dicomm_barrier(d->comm, NULL);
 	if (status == DICOMM_SUCCESS)
 		status = agree_on_end(d);
-	if (status == DICOMM_SUCCESS && device_has_memory(d->comm->dev))
-		status = land_all(d->comm);
 	return status;
 }
 
@@ -363,6 +365,8 @@ static dicomm_result_t deregister_now(void *arg)
 	if (status == DICOMM_SUCCESS)
 		status = w && w->ends_alone ? deliver_all(comm, true)
 					    : end_with_all(d);
+	if (status == DICOMM_SUCCESS && device_has_memory(comm->dev))
+		status = land_all(comm);
 	if (w && (status == DICOMM_SUCCESS || !comm_usable(comm)))
 		remove_window(w);
 	free(d);
