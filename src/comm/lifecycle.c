@@ -23,6 +23,7 @@
 #include "src/core/comm.h"
 #include "src/core/cross_progress.h"
 #include "src/core/wait.h"
+#include "src/device/device.h"
 #include "src/links/topology.h"
 #include "src/stream/driver.h"
 #include "src/stream/graph.h"
@@ -672,6 +673,10 @@ dicomm_result_t dicomm_comm_abort(dicomm_comm_t comm)
 		fault_tell_abort(comm);
 	island_hold_abort(comm);
 	fault_wait(comm);
+	/* Peers read and write windows while this rank has no operation whose
+	 * end would do this. */
+	if (comm->service && comm->dev)
+		device_quiesce(comm);
 	graph_abort(comm);
 	return DICOMM_SUCCESS;
 }

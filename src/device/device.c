@@ -554,7 +554,15 @@ bool device_settles(struct dicomm_comm *comm, uint64_t ns)
 void device_quiesce(struct dicomm_comm *comm)
 {
 	struct device *dev = comm->dev;
+	void *me = __builtin_thread_pointer(), *nobody = NULL;
 
+	/* A log sink or a signal handler aborts inside of this. */
+	if (atomic_load(&dev->quiescer) == me)
+		return;
+	while (!atomic_compare_exchange_strong(&dev->quiescer, &nobody, me)) {
+		nobody = NULL;
+		sched_yield();
+	}
 	if (!device_settles(comm, QUIESCE_NS))
 		log_error("%s rank %d: %s does not finish what is queued on it",
 			  comm->name, comm->rank, comm->device);
@@ -567,4 +575,5 @@ void device_quiesce(struct dicomm_comm *comm)
 			"reading what this rank sent from %s",
 			comm->name, comm->rank, comm->device);
 	take_back(dev);
+	atomic_store(&dev->quiescer, NULL);
 }

@@ -122,6 +122,8 @@ struct device {
 	struct in_process *in_process;
 	struct user_buffers *user_buffers; /* NULL: no peer would use them */
 	struct stream_fences *fences;
+	/* __builtin_thread_pointer() of the thread in device_quiesce() */
+	_Atomic(void *) quiescer;
 };
 
 /* Returns true if the device has memory that the host does not share. */
@@ -211,7 +213,8 @@ dicomm_result_t device_progress(struct dicomm_comm *comm, bool *moved);
 /* Wait until the stream is empty, and give up the messages in stages. For a
  * communicator that is broken or ends. The stream waits for nobody, so this
  * is short, unless it shares a hardware queue with a stream that waits for
- * the library. */
+ * the library. Any thread may call it when no other thread is in the data path
+ * nor will be: one waits for the other. */
 void device_quiesce(struct dicomm_comm *comm);
 /* Wait until the stream is empty, at most ns nanoseconds. Returns false if it
  * is not empty by then. */

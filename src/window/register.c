@@ -167,6 +167,8 @@ static void remove_window(struct dicomm_window *w)
 	/* Nobody uses a broken communicator any more. */
 	fault_stop_transports(comm);
 	fault_wait(comm);
+	if (comm->dev)
+		device_quiesce(comm);
 	window_free(w);
 }
 

@@ -56,10 +56,10 @@ static void finish(struct gadget *g)
 		gadget_wait(g);
 }
 
-static void to_device(struct gadget *g, struct room *r, uint8_t *at,
-		      size_t bytes)
+void puts_store(struct gadget *g, uint8_t *at, const uint8_t *host,
+		size_t bytes)
 {
-	copy(g, at, r->host, bytes);
+	copy(g, at, host, bytes);
 	finish(g);
 }
 
@@ -123,7 +123,7 @@ static void round_of(struct job_rank *me, struct gadget *g, struct room *r,
 	expect(r->host, bytes, before, me->rank, round, "put");
 	/* What this rank has put is read back. */
 	memset(r->host, 0, bytes);
-	to_device(g, r, r->mine, bytes);
+	puts_store(g, r->mine, r->host, bytes);
 	JOB_TRY(dicomm_get(r->mine, bytes, DICOMM_INT8, next, r->win,
 			   (size_t)me->rank * MOST, me->comm, g->native));
 	puts_fetch(g, r->host, r->mine, bytes);

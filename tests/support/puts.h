@@ -18,9 +18,11 @@ extern const char puts_directly[];
 /* Memory of the device, which may be the host. */
 void *puts_alloc(struct gadget *g, size_t bytes);
 void puts_free(struct gadget *g, void *at);
-/* Memory of the host, and a copy of the device's there */
+/* Memory of the host; copies from there to the device's, and back */
 uint8_t *puts_host(struct gadget *g, size_t bytes);
 void puts_host_free(struct gadget *g, uint8_t *host);
+void puts_store(struct gadget *g, uint8_t *at, const uint8_t *host,
+		size_t bytes);
 void puts_fetch(struct gadget *g, uint8_t *host, const uint8_t *at,
 		size_t bytes);
 
