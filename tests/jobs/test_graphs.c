@@ -823,22 +823,24 @@ END_TEST
 
 START_TEST(calls_by_islands_are_captured)
 {
-	static const char *const of[] = {"DICOMM_ISLAND",         "auto",
-					 "DICOMM_ISLAND_BYTES",   "0",
-					 "DICOMM_ISLAND_LIBRARY", "own:" OWN};
+	static const struct {
+		const char *name, *value;
+	} setting[] = {{"DICOMM_ISLAND", "auto"},
+		       {"DICOMM_ISLAND_BYTES", "0"},
+		       {"DICOMM_ISLAND_LIBRARY", "own:" OWN}};
 
 	if (access(OWN, R_OK)) {
 		fprintf(stderr, "no %s: it is made with shared libraries\n",
 			OWN);
 		return;
 	}
-	for (int i = 0; i < 6; i += 2)
-		setenv(of[i], of[i + 1], 1);
+	for (int i = 0; i < 3; i++)
+		setenv(setting[i].name, setting[i].value, 1);
 	cast_play(&(struct cast){.device = {"cuda:0", "cuda:1", other_kind()},
 				 .run = by_islands},
 		  3);
-	for (int i = 0; i < 6; i += 2)
-		unsetenv(of[i]);
+	for (int i = 0; i < 3; i++)
+		unsetenv(setting[i].name);
 }
 END_TEST
 
