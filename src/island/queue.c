@@ -32,16 +32,22 @@ static int reduce_share(struct job *j, uint32_t nth)
 	return result;
 }
 
-int island_queue_reduce_scatter(struct job *j)
+/* Queues all shares that have elements, one after the other. */
+static int queue_shares(struct job *j, int (*queue)(struct job *, uint32_t nth))
 {
 	uint32_t shares = island_piece_shares(j);
 	int result = VENDOR_SUCCESS;
 
-	j->what = "ncclReduceScatter";
 	for (uint32_t s = 0; s < shares && result == VENDOR_SUCCESS; s++)
 		if (island_piece_share(j, s).length)
-			result = reduce_share(j, s);
+			result = queue(j, s);
 	return result;
+}
+
+int island_queue_reduce_scatter(struct job *j)
+{
+	j->what = "ncclReduceScatter";
+	return queue_shares(j, reduce_share);
 }
 
 static int gather_share(struct job *j, uint32_t nth)
@@ -67,14 +73,8 @@ static int gather_share(struct job *j, uint32_t nth)
 
 int island_queue_allgather(struct job *j)
 {
-	uint32_t shares = island_piece_shares(j);
-	int result = VENDOR_SUCCESS;
-
 	j->what = "ncclAllGather";
-	for (uint32_t s = 0; s < shares && result == VENDOR_SUCCESS; s++)
-		if (island_piece_share(j, s).length)
-			result = gather_share(j, s);
-	return result;
+	return queue_shares(j, gather_share);
 }
 
 int island_queue_broadcast(struct job *j)
